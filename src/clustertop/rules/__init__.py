@@ -1,0 +1,1 @@
+"""Judgement: rules over columns, and the transitions that every front end consumes."""

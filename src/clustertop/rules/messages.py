@@ -1,0 +1,184 @@
+"""What an alert says: one line with the value, the limit, and where to look. Facts of the reading only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clustertop.model import LinkState
+from clustertop.quantity import duration, quantity, scaled
+from clustertop.signals import gpu, rdma
+from clustertop.signals.units import speed_of_generation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from clustertop.model import Thing
+    from clustertop.rules.spec import Rule
+    from clustertop.store.view import FleetView, TableView
+
+
+def firing(name: str, rule: Rule, view: FleetView, row: int, value: float | None) -> str:
+    """The line of a verdict that has been raised, worsened or eased."""
+    special = _SPECIAL.get(name)
+    if special is not None:
+        return special(view, row)
+    table = view[rule.table]
+    metric = table.spec.metric(rule.metric)
+    word = metric.words.get(int(value), "") if value is not None and value == value and metric.words else ""
+    return f"{rule.title}: {word or quantity(value, metric.unit)}"
+
+
+def cleared(
+    name: str, rule: Rule, thing: Thing, table: TableView, row: int, value: float | None, since: float, now: float
+) -> str:
+    """The line of a verdict that is over."""
+    return f"over after {duration(now - since)}: {rule.title}"
+
+
+def members(name: str, view: FleetView, row: int) -> tuple[str, ...]:
+    """Labels of the things that an alert on *row* stands for, beside itself."""
+    if name != "pcie_width":
+        return ()
+    table = view["pcie"]
+    return tuple(table.labels[other] for other in _below(table, row) if other != row)
+
+
+def _below(table: TableView, hop: int) -> list[int]:
+    """Endpoints whose narrowest hop is *hop*."""
+    narrow = table.col("narrow_hop_row") == hop
+    short = table.col("path_width_lanes") < table.col("width_expected_lanes")
+    return np.flatnonzero(narrow & short).tolist()
+
+
+def _pcie_width(view: FleetView, row: int) -> str:
+    table = view["pcie"]
+    below = _below(table, row)
+    first = row if row in below or not below else below[0]
+    width, expected = table.value("path_width_lanes", first), table.value("width_expected_lanes", first)
+    text = f"{table.labels[first]} is {quantity(width, 'lanes')}, expected {quantity(expected, 'lanes')}"
+    hop = table.keys[row]
+    text += f", at hop {hop.removeprefix('0000:')}"
+    if first != row:
+        text += " above it"
+    lost = table.value("lost_bytes_per_second", first)
+    if lost:
+        text += f": {scaled(lost, 'B/s')} lost each way"
+    elif lost is None:
+        text += ": lost bandwidth unknown"
+    if len(below) > 1:
+        text += f" (and {len(below) - 1} more below that hop)"
+    return text
+
+
+def _pcie_generation(view: FleetView, row: int) -> str:
+    table = view["gpu"]
+    now = table.value("pcie_generation", row)
+    ceiling = (now or 0) + (table.value("generation_missing", row) or 0)
+    return (f"PCIe Gen{now or 0:.0f} ({speed_of_generation(now or 0):g} GT/s) under load, "
+            f"ceiling Gen{ceiling:.0f} ({speed_of_generation(ceiling):g} GT/s)")
+
+
+def _gpu_missing(view: FleetView, row: int) -> str:
+    table = view["gpu"]
+    state = table.value("presence", row)
+    where = table.attrs[row].get("pci") or "bus address unknown"
+    if state == gpu.MISSING:
+        return f"MISSING: {table.keys[row]} at {where} is no longer listed"
+    why = table.reason("temperature_celsius", row) or table.reason("utilization_ratio", row)
+    return f"LOST: {table.keys[row]} at {where}: {why or 'no answer'}"
+
+
+def _gpu_temperature(view: FleetView, row: int) -> str:
+    table = view["gpu"]
+    return (f"{quantity(table.value('temperature_celsius', row), '°C')}, slowdown at "
+            f"{quantity(table.value('temperature_slowdown_celsius', row), '°C')}")
+
+
+def _gpu_slowdown(view: FleetView, row: int) -> str:
+    mask = view["gpu"].value("clocks_event_reasons", row)
+    return "slowed down: " + ", ".join(gpu.reason_words(mask or 0))
+
+
+def _gpu_utilization(view: FleetView, row: int) -> str:
+    table = view["gpu"]
+    return (f"utilisation {quantity(table.value('utilization_ratio', row), 'ratio')} with memory in use, "
+            f"{quantity(table.value('power_watts', row), 'W')}")
+
+
+def _gpu_straggler(view: FleetView, row: int) -> str:
+    table = view["gpu"]
+    util, under = table.value("utilization_ratio", row), table.value("utilization_below_peers_ratio", row)
+    return f"utilisation {quantity(util, 'ratio')}, {(under or 0) * 100:.0f} points under the median of its node"
+
+
+def _errors(kind: str) -> Callable[[FleetView, int], str]:
+    def text(view: FleetView, row: int) -> str:
+        table = view["port"]
+        minute, total = table.value(f"{kind}_errors_last_minute", row), table.value(f"{kind}_errors_total", row)
+        names = [metric.name for metric in table.spec.metrics if metric.cls == kind]
+        said = ", ".join(
+            f"{name} {table.value(name, row):.0f}" for name in names if (table.value(name, row) or 0) > 0)
+        return (f"{kind} errors: {quantity(minute, '')} in the last minute, {quantity(total, '')} since seen"
+                + (f" ({said} since boot)" if said else ""))
+
+    return text
+
+
+def _port_down(view: FleetView, row: int) -> str:
+    table = view["port"]
+    state = table.value("link", row)
+    return f"port {rdma.LINK_WORDS.get(int(state), '?')}" if state is not None else "port down"
+
+
+def _saturated(view: FleetView, row: int) -> str:
+    table = view["port"]
+    names = [metric.name for metric in table.spec.metrics
+             if metric.bits and (table.value(metric.name, row) or 0) >= metric.saturation]
+    return "saturated - true value unknown: " + (", ".join(names) or "a counter")
+
+
+def _unreachable(view: FleetView, row: int) -> str:
+    state = view["node"].value("link_state", row)
+    words = LinkState(int(state)).words if state is not None else "unreachable"
+    reason = view.link_reasons[row]
+    return f"{words}: {reason}" if reason else words
+
+
+def _group(what: str) -> Callable[[FleetView, int], str]:
+    def text(view: FleetView, row: int) -> str:
+        table = view["group"]
+        said, age = table.attrs[row].get("said"), table.value("group_age_seconds", row)
+        text = f"{table.keys[row]} {what}"
+        if said:
+            text += f": {said}"
+        return text + (f", last reading {duration(age)} ago" if age is not None else "")
+
+    return text
+
+
+def _clock(view: FleetView, row: int) -> str:
+    offset = view["node"].value("clock_offset_seconds", row) or 0.0
+    return f"clock is {duration(abs(offset))} {'ahead' if offset > 0 else 'behind'}"
+
+
+_SPECIAL: dict[str, Callable[[FleetView, int], str]] = {
+    "pcie_width": _pcie_width,
+    "pcie_generation": _pcie_generation,
+    "gpu_missing": _gpu_missing,
+    "gpu_temperature": _gpu_temperature,
+    "gpu_slowdown": _gpu_slowdown,
+    "gpu_utilization": _gpu_utilization,
+    "gpu_straggler": _gpu_straggler,
+    "rdma_hard_errors": _errors("hard"),
+    "rdma_soft_errors": _errors("soft"),
+    "rdma_port_down": _port_down,
+    "rdma_saturated": _saturated,
+    "node_unreachable": _unreachable,
+    "node_clock": _clock,
+    "probe_hung": _group("hung"),
+    "group_failed": _group("cannot be read"),
+    "group_stale": _group("is stale"),
+}
+

@@ -1,0 +1,1 @@
+"""What readings mean. Pure functions and tables of metrics; no I/O."""

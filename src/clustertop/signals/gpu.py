@@ -1,0 +1,189 @@
+"""GPU readings: NVML's units to base units, markers to unknowns, presence and load.
+
+Sources: NVML API reference (docs.nvidia.com/deploy/nvml-api); markers: DCGM ``dcgm_structs.h`` blank values.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clustertop.model import Why
+from clustertop.signals.metric import Metric, table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from clustertop.signals.columns import Columns
+
+_NVML = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html"
+
+PRESENT, LOST, MISSING = 0, 1, 2
+
+REASON_BITS: tuple[tuple[int, str, bool], ...] = (
+    (0x1, "GPU idle", False),
+    (0x2, "applications clocks setting", False),
+    (0x4, "SW power cap", False),
+    (0x8, "HW slowdown", True),
+    (0x10, "sync boost", False),
+    (0x20, "SW thermal slowdown", True),
+    (0x40, "HW thermal slowdown", True),
+    (0x80, "HW power brake slowdown", True),
+    (0x100, "display clock setting", False),
+)
+"""Clocks event reasons: bit, NVIDIA's words, whether it is a slowdown worth an alert."""
+
+_VITAL = ("utilization_ratio", "memory_used_bytes", "power_watts", "temperature_celsius", "pcie_width_lanes")
+"""A GPU that answers none of these, and not because it lacks them, is lost."""
+_BENIGN = (Why.KNOWN, Why.NOT_PROVIDED, Why.NOT_SUPPORTED, Why.NO_PERMISSION, Why.NEVER_READ, Why.MIG, Why.OUT_OF_RANGE,
+           Why.STALE)
+
+_ALARM_BITS = 0x8 | 0x40 | 0x80
+BUSY_RATIO = 0.5
+"""Above this utilisation the PCIe generation is judged whatever the performance state says."""
+IDLE_RATIO = 0.05
+"""Below this utilisation a low PCIe generation is power saving, whatever the performance state says."""
+USED_BYTES = 1 << 30
+"""A GPU with at least this much memory in use counts as having a process (process lists are too dear to read)."""
+
+METRICS = (
+    Metric("utilization_ratio", "ratio", "share of the last period in which any kernel ran", "util", hi=1.0, scale=0.01,
+           history=True, source=_NVML, label="util"),
+    Metric("memory_utilization_ratio", "ratio", "share of the last period in which memory was read or written",
+           "mem_util", hi=1.0, scale=0.01, source=_NVML, label="mem util"),
+    Metric("memory_used_bytes", "B", "framebuffer in use", "mem_used", hi=2.0**42, source=_NVML, label="used"),
+    Metric("memory_total_bytes", "B", "framebuffer size", "mem_total", lo=1.0, hi=2.0**42, source=_NVML, label="total"),
+    Metric("power_watts", "W", "power draw", "power_mw", hi=5000.0, scale=0.001, history=True, source=_NVML,
+           label="power"),
+    Metric("power_limit_watts", "W", "enforced power limit", "power_limit_mw", lo=1.0, hi=5000.0, scale=0.001,
+           source=_NVML, label="limit"),
+    Metric("temperature_celsius", "°C", "core temperature", "temp", lo=-30.0, hi=150.0, history=True, source=_NVML,
+           label="temp"),
+    Metric("memory_temperature_celsius", "°C", "HBM temperature", "temp_mem", lo=-30.0, hi=150.0, source=_NVML,
+           label="mem temp"),
+    Metric("temperature_slowdown_celsius", "°C", "the card's own slowdown limit", "temp_slowdown", lo=1.0, hi=150.0,
+           source=_NVML),
+    Metric("temperature_shutdown_celsius", "°C", "the card's own shutdown limit", "temp_shutdown", lo=1.0, hi=150.0,
+           source=_NVML),
+    Metric("memory_temperature_max_celsius", "°C", "the memory's own limit", "temp_mem_max", lo=1.0, hi=150.0,
+           source=_NVML),
+    Metric("sm_clock_hertz", "Hz", "SM clock", "sm_mhz", hi=1e10, scale=1e6, source=_NVML, label="SM clock"),
+    Metric("sm_clock_max_hertz", "Hz", "highest SM clock", "sm_mhz_max", lo=1.0, hi=1e10, scale=1e6, source=_NVML),
+    Metric("memory_clock_hertz", "Hz", "memory clock", "mem_mhz", hi=1e11, scale=1e6, source=_NVML),
+    Metric("clocks_event_reasons", "", "bit mask of clocks event reasons", "reasons", "state", hi=float(0xFFFF),
+           source=_NVML),
+    Metric("performance_state", "", "P0 (fastest) to P15", "pstate", "state", hi=15.0, source=_NVML, label="P"),
+    Metric("pcie_generation", "", "current PCIe generation", "pcie_gen", lo=1.0, hi=6.0, source=_NVML, label="gen"),
+    Metric("pcie_generation_max", "", "highest generation of card and host together", "pcie_gen_max", lo=1.0, hi=6.0,
+           source=_NVML),
+    Metric("pcie_generation_device_max", "", "highest generation of the card", "pcie_gen_devmax", lo=1.0, hi=6.0,
+           source=_NVML),
+    Metric("pcie_width_lanes", "lanes", "current PCIe width", "pcie_width", lo=1.0, hi=32.0, source=_NVML,
+           label="width"),
+    Metric("pcie_width_max_lanes", "lanes", "widest link of card and slot together", "pcie_width_max", lo=1.0, hi=32.0,
+           source=_NVML),
+    Metric("pcie_replays_total", "", "PCIe replays", "pcie_replays", "counter", hi=2.0**32, source=_NVML,
+           rate="pcie_replays_per_second", label="replay"),
+    Metric("ecc_corrected_total", "", "corrected ECC errors, volatile", "ecc_cor", "counter", hi=2.0**48, source=_NVML),
+    Metric("ecc_uncorrected_total", "", "uncorrected ECC errors, volatile", "ecc_unc", "counter", hi=2.0**48,
+           source=_NVML, label="ECC unc"),
+    Metric("remapped_rows_corrected_total", "", "rows remapped after corrected errors", "remap_cor", hi=65536.0,
+           source=_NVML),
+    Metric("remapped_rows_uncorrected_total", "", "rows remapped after uncorrected errors", "remap_unc", hi=65536.0,
+           source=_NVML),
+    Metric("row_remap_pending", "", "a row remap waits for a GPU reset", "remap_pending", "state", hi=1.0,
+           source=_NVML),
+    Metric("row_remap_failed", "", "a row remap failed", "remap_failed", "state", hi=1.0, source=_NVML),
+    Metric("bar1_total_bytes", "B", "BAR1 size; below the framebuffer size Resizable BAR is off", "bar1_total", lo=1.0,
+           hi=2.0**44, source=_NVML),
+    Metric("persistence_mode", "", "persistence mode", "persistence", "state", hi=1.0, words={0: "off", 1: "on"},
+           source=_NVML),
+    Metric("mig_mode", "", "MIG mode", "mig", "state", hi=1.0, words={0: "off", 1: "on"}, source=_NVML),
+    Metric("ecc_mode", "", "ECC mode", "ecc_mode", "state", hi=1.0, words={0: "off", 1: "on"}, source=_NVML),
+    Metric("presence", "", "whether the GPU answers", kind="derived",
+           words={PRESENT: "present", LOST: "LOST", MISSING: "MISSING"}, label="state"),
+    Metric("in_use", "", f"memory in use is at least {USED_BYTES >> 30} GiB", kind="derived"),
+    Metric("busy_utilization_ratio", "ratio", "utilisation, of GPUs that are in use", kind="derived"),
+    Metric("temperature_margin_celsius", "°C", "slowdown limit minus temperature", kind="derived", label="margin"),
+    Metric("slowdown", "", "HW slowdown, HW thermal slowdown or HW power brake is on", kind="derived"),
+    Metric("generation_missing", "", "generations below what card and host allow, judged under load", kind="derived"),
+    Metric("utilization_below_peers_ratio", "ratio", "median utilisation of the node's busy GPUs minus this one's",
+           kind="derived"),
+)
+TABLE = table("gpu", "gpu", "GPUs", METRICS)
+
+
+def label(key: str, attrs: Mapping[str, object]) -> str:
+    """``GPU 3``."""
+    index = attrs.get("index")
+    return f"GPU {index}" if isinstance(index, int) and not isinstance(index, bool) else f"GPU {key[:12]}"
+
+
+def reason_words(mask: float) -> list[str]:
+    """The clocks event reasons in *mask*, NVIDIA's words; unnamed bits as one hex number."""
+    bits = int(mask)
+    words = [text for bit, text, _ in REASON_BITS if bits & bit]
+    rest = bits & ~sum(bit for bit, _, _ in REASON_BITS)
+    return words + ([hex(rest)] if rest else [])
+
+
+def derive(t: Columns) -> None:
+    """Work out the derived columns of the GPU table in place."""
+    # MIG hides whole-GPU utilisation; say so instead of "not supported".
+    mig = t.col("mig_mode") == 1
+    if mig.any():
+        for name in ("utilization_ratio", "memory_utilization_ratio"):
+            t.set_why(name, mig & np.isnan(t.col(name)), Why.MIG)
+    lost = np.zeros(len(mig), np.bool_)
+    silent = np.ones(len(mig), np.bool_)
+    for name in _VITAL:
+        why = t.why_of(name)
+        lost |= why == Why.GPU_LOST
+        silent &= np.isnan(t.col(name)) & ~np.isin(why, _BENIGN)
+    lost |= silent
+    presence = np.where(~t.present, MISSING, np.where(lost, LOST, PRESENT)).astype(float)
+    t.put("presence", presence, 0)
+    t.put("in_use", _known(t.col("memory_used_bytes"), t.col("memory_used_bytes") >= USED_BYTES))
+    busy = np.where(t.col("in_use") == 1, t.col("utilization_ratio"), np.nan)
+    t.put("busy_utilization_ratio", busy, Why.NOT_JUDGED)
+    t.put("temperature_margin_celsius", t.col("temperature_slowdown_celsius") - t.col("temperature_celsius"))
+    reasons = t.col("clocks_event_reasons")
+    mask = np.where(np.isnan(reasons), 0, reasons).astype(np.int64)
+    t.put("slowdown", _known(reasons, (mask & _ALARM_BITS) != 0))
+    t.put("generation_missing", _generation_missing(t), Why.NOT_JUDGED)
+    t.put("utilization_below_peers_ratio", _below_peers(t.row_node, busy), Why.NOT_JUDGED)
+
+
+def _known(value: NDArray[np.float64], flag: NDArray[np.bool_]) -> NDArray[np.float64]:
+    return np.where(np.isnan(value), np.nan, flag.astype(float))
+
+
+def _generation_missing(t: Columns) -> NDArray[np.float64]:
+    """Generations below min(card, host), or NaN where the link is idle: it sinks to save power, that is healthy.
+
+    Where neither utilisation nor performance state is known the link counts as loaded (the rule asks for two polls).
+    """
+    util, pstate = t.col("utilization_ratio"), t.col("performance_state")
+    loaded = (pstate <= 2) | (util >= BUSY_RATIO) | (np.isnan(util) & np.isnan(pstate))
+    loaded &= ~(util < IDLE_RATIO)
+    ceiling = np.fmin(t.col("pcie_generation_max"), t.col("pcie_generation_device_max"))
+    missing = ceiling - t.col("pcie_generation")
+    return np.where(loaded, missing, np.nan)
+
+
+def _below_peers(node: NDArray[np.int32], busy: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Median of the busy GPUs of the same node minus this GPU's; NaN with fewer than three of them."""
+    out = np.full(busy.shape, np.nan)
+    known = np.flatnonzero(~np.isnan(busy))
+    if not len(known):
+        return out
+    order = known[np.lexsort((busy[known], node[known]))]
+    _, start, count = np.unique(node[order], return_index=True, return_counts=True)
+    values = busy[order]
+    median = (values[start + (count - 1) // 2] + values[start + count // 2]) / 2
+    median[count < 3] = np.nan
+    out[order] = np.repeat(median, count) - values
+    return out

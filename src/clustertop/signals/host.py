@@ -1,0 +1,137 @@
+"""The node itself, its network interfaces, and its probe's groups.
+
+Sources: proc(5) for stat, loadavg and meminfo; kernel Documentation/accounting/psi.rst; sysfs-class-net ABI.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clustertop.model import LinkState, Why
+from clustertop.signals.metric import Metric, table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from clustertop.signals.columns import Columns
+
+_PROC = "https://man7.org/linux/man-pages/man5/proc.5.html"
+_PSI = "https://docs.kernel.org/accounting/psi.html"
+_NET = "https://docs.kernel.org/admin-guide/abi-testing.html"
+
+OK, HUNG, ERROR, OFF, WAIT = 0, 1, 2, 3, 4
+GROUP_STATES = {"ok": OK, "hung": HUNG, "error": ERROR, "off": OFF, "wait": WAIT}
+GROUP_WORDS = {OK: "ok", HUNG: "HUNG", ERROR: "error", OFF: "none here", WAIT: "not read yet"}
+
+NODE = table("node", "host", "nodes", (
+    Metric("cpus", "", "logical CPUs", "ncpu", lo=1.0, hi=65536.0, source=_PROC),
+    Metric("cpu_jiffies_total", "", "jiffies of all CPUs", "cpu_total", "counter", source=_PROC),
+    Metric("cpu_idle_jiffies_total", "", "jiffies idle or waiting for I/O", "cpu_idle", "counter", source=_PROC),
+    Metric("load1", "", "load, 1 minute", "load1", hi=1e6, source=_PROC, label="load"),
+    Metric("load5", "", "load, 5 minutes", "load5", hi=1e6, source=_PROC),
+    Metric("load15", "", "load, 15 minutes", "load15", hi=1e6, source=_PROC),
+    Metric("memory_total_bytes", "B", "memory", "mem_total", lo=1.0, hi=2.0**50, source=_PROC),
+    Metric("memory_available_bytes", "B", "memory available", "mem_available", hi=2.0**50, source=_PROC),
+    Metric("swap_total_bytes", "B", "swap", "swap_total", hi=2.0**50, source=_PROC),
+    Metric("swap_free_bytes", "B", "swap free", "swap_free", hi=2.0**50, source=_PROC),
+    Metric("uptime_seconds", "s", "since boot", "uptime", hi=1e10, source=_PROC, label="up"),
+    Metric("cpu_pressure_ratio", "ratio", "some task waited for CPU, 10 s average", "psi_cpu", hi=1.0, scale=0.01,
+           source=_PSI),
+    Metric("memory_pressure_ratio", "ratio", "some task waited for memory, 10 s average", "psi_mem", hi=1.0, scale=0.01,
+           source=_PSI),
+    Metric("io_pressure_ratio", "ratio", "some task waited for I/O, 10 s average", "psi_io", hi=1.0, scale=0.01,
+           source=_PSI),
+    Metric("cpu_ratio", "ratio", "CPU busy", kind="derived", history=True, label="cpu"),
+    Metric("memory_used_ratio", "ratio", "memory not available, of all", kind="derived", history=True, label="mem"),
+    Metric("network_receive_bytes_per_second", "B/s", "received, interfaces with a PCI function", kind="derived",
+           label="net rx"),
+    Metric("network_transmit_bytes_per_second", "B/s", "sent, interfaces with a PCI function", kind="derived",
+           label="net tx"),
+    Metric("link_state", "", "the console's link to the node", kind="derived",
+           words={int(state): state.words for state in LinkState}, label="link"),
+    Metric("reachable", "", "1: frames arrive; 0: the link is down", kind="derived"),
+    Metric("frame_age_seconds", "s", "since the last frame", kind="derived", label="age"),
+    Metric("frames_missed", "", "the same in the node's intervals, while its link is up", kind="derived"),
+    Metric("clock_offset_seconds", "s", "the node's wall clock minus ours", kind="derived"),
+    Metric("clock_skew_seconds", "s", "the same without its sign", kind="derived"),
+    Metric("probe_cpu_ratio", "ratio", "CPU of the probe on the node, of one core", kind="derived", label="probe cpu"),
+    Metric("probe_memory_bytes", "B", "resident memory of the probe", kind="derived", label="probe mem"),
+    Metric("probe_nvml_seconds", "s", "NVML time in the last tick", kind="derived", label="nvml"),
+    Metric("gpus_present", "", "GPUs that answer", kind="derived", label="GPUs"),
+    Metric("gpus_known", "", "GPUs seen or expected", kind="derived"),
+    Metric("gpus_expected_missing", "", "GPUs fewer than the inventory expects", kind="derived"),
+    Metric("gpu_utilization_ratio", "ratio", "mean of the GPUs that tell", kind="derived", history=True, label="util"),
+    Metric("gpu_power_watts", "W", "sum of the GPUs that tell", kind="derived", label="GPU power"),
+))
+
+NET = table("net", "host", "network interfaces", (
+    Metric("receive_bytes_total", "B", "bytes received", "rx_bytes", "counter", hi=2.0**64,
+           rate="receive_bytes_per_second", source=_NET, label="rx"),
+    Metric("transmit_bytes_total", "B", "bytes sent", "tx_bytes", "counter", hi=2.0**64,
+           rate="transmit_bytes_per_second", source=_NET, label="tx"),
+    Metric("receive_packets_total", "", "packets received", "rx_packets", "counter", hi=2.0**64, source=_NET),
+    Metric("transmit_packets_total", "", "packets sent", "tx_packets", "counter", hi=2.0**64, source=_NET),
+    Metric("receive_errors_total", "", "receive errors", "rx_errors", "counter", hi=2.0**64,
+           rate="receive_errors_per_second", source=_NET),
+    Metric("transmit_errors_total", "", "transmit errors", "tx_errors", "counter", hi=2.0**64,
+           rate="transmit_errors_per_second", source=_NET),
+    Metric("receive_drops_total", "", "received packets dropped", "rx_dropped", "counter", hi=2.0**64,
+           rate="receive_drops_per_second", source=_NET),
+    Metric("transmit_drops_total", "", "packets dropped before sending", "tx_dropped", "counter", hi=2.0**64,
+           rate="transmit_drops_per_second", source=_NET),
+    Metric("carrier_changes_total", "", "times the carrier came or went", "carrier_changes", "counter", hi=2.0**64,
+           source=_NET),
+    Metric("speed_bits_per_second", "b/s", "link speed", "speed_mbps", lo=1e6, hi=1e13, scale=1e6, source=_NET,
+           label="speed"),
+    Metric("mtu_bytes", "B", "MTU", "mtu", lo=68.0, hi=1e6, source=_NET, label="MTU"),
+    Metric("operational", "", "1: operstate is up", "operstate", "state",
+           parse=lambda text: {"up": 1.0, "unknown": 1.0}.get(text.strip(), 0.0), words={0: "down", 1: "up"}),
+    Metric("physical", "", "1: a PCI function stands behind it; only these are summed", kind="derived"),
+))
+
+GROUP = table("group", "", "probe groups", (
+    Metric("group_state", "", "how the group is doing", kind="derived", words=GROUP_WORDS, label="state"),
+    Metric("hung", "", "1: a driver or file call has not returned", kind="derived"),
+    Metric("failed", "", "1: the group reports an error", kind="derived"),
+    Metric("group_age_seconds", "s", "since the group's last reading", kind="derived", label="age"),
+    Metric("age_intervals", "", "the same in intervals", kind="derived"),
+    Metric("interval_seconds", "s", "effective interval; it stretches where readings are dear", kind="derived"),
+    Metric("reading_seconds", "s", "what the last reading took", kind="derived", label="cost"),
+))
+
+
+def node_label(key: str, attrs: Mapping[str, object]) -> str:
+    """The node's own row has no key."""
+    return key or "node"
+
+
+def net_label(key: str, attrs: Mapping[str, object]) -> str:
+    """The interface's name."""
+    return str(attrs.get("name") or key)
+
+
+def group_label(key: str, attrs: Mapping[str, object]) -> str:
+    """``gpu group``."""
+    return f"{key} group"
+
+
+def derive_node(t: Columns, jiffies: np.ndarray, idle: np.ndarray) -> None:
+    """Work out CPU and memory shares in place.
+
+    Args:
+        t: the node table.
+        jiffies: [rows] growth of all jiffies since the last reading, NaN if unknown.
+        idle: [rows] growth of idle jiffies.
+    """
+    moved = jiffies > 0
+    share = np.where(moved, 1.0 - idle / np.where(moved, jiffies, 1.0), np.nan)
+    # Between two readings of the same tick nothing moved; keep what was known.
+    keep = ~moved & ~np.isnan(jiffies)
+    share = np.where(keep, t.col("cpu_ratio"), np.clip(share, 0.0, 1.0))
+    t.put("cpu_ratio", share, Why.FIRST_READING)
+    used = 1.0 - t.col("memory_available_bytes") / t.col("memory_total_bytes")
+    t.put("memory_used_ratio", np.where((used >= 0) & (used <= 1), used, np.nan))
+
+

@@ -1,0 +1,96 @@
+"""What a column is: its name, unit, valid range and where it is read. Tables, help, JSON and rules all read this."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Kind = Literal["gauge", "counter", "state", "derived"]
+CounterClass = Literal["", "hard", "soft", "congestion", "traffic", "info"]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One column of a table. Units are base units (bytes, watts, seconds, ratio 0 to 1)."""
+
+    name: str
+    unit: str
+    """As shown: ``W``, ``°C``, ``B``, ``B/s``, ``/s``, ``ratio``, ``lanes``, ``GT/s``, or empty for a bare number."""
+    help: str
+    raw: str = ""
+    """The probe's column; empty for what the console works out itself."""
+    kind: Kind = "gauge"
+    lo: float = 0.0
+    """Lowest valid value, after scaling."""
+    hi: float = float("inf")
+    """Highest valid value, after scaling; beyond it a reading is unknown and counted."""
+    scale: float = 1.0
+    parse: Callable[[str], float] | None = None
+    """For columns that arrive as text; raises ValueError when the text is no value."""
+    words: Mapping[int, str] = field(default_factory=dict)
+    """For states: the number's name."""
+    bits: int = 0
+    """Width of a counter that stops at its end; 0: it does not."""
+    cls: CounterClass = ""
+    rate: str = ""
+    """Name of the rate column made from this counter."""
+    history: bool = False
+    source: str = ""
+    """Vendor page or kernel document."""
+    label: str = ""
+    """Short column head."""
+
+    @property
+    def saturation(self) -> float:
+        """The value at which the counter stops, or infinity."""
+        return float(2**self.bits - 1) if self.bits else float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """A kind of thing and its columns, in order."""
+
+    name: str
+    group: str
+    """The probe group that feeds it; empty: the console fills it."""
+    title: str
+    metrics: tuple[Metric, ...]
+    index: Mapping[str, int]
+    raw_index: Mapping[str, int]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, in order."""
+        return tuple(metric.name for metric in self.metrics)
+
+    def metric(self, name: str) -> Metric:
+        """The column called *name*. Raises KeyError."""
+        return self.metrics[self.index[name]]
+
+
+def rate_of(counter: Metric) -> Metric:
+    """Return the rate column that *counter* names."""
+    unit = "B/s" if counter.unit == "B" else "/s"
+    return Metric(
+        name=counter.rate, unit=unit, help=f"rate of {counter.name}", kind="derived", history=counter.history,
+        source=counter.source, label=counter.label,
+    )
+
+
+def table(name: str, group: str, title: str, metrics: tuple[Metric, ...]) -> TableSpec:
+    """Return the table of *metrics*, counters first, with the rate columns of its counters behind them.
+
+    Raises:
+        ValueError: two columns share a name or a raw column.
+    """
+    # Counters first, then the rest of what nodes send, then what we work out: each block is one slice of the store.
+    ordered = sorted(metrics, key=lambda metric: 2 if not metric.raw else 0 if metric.kind == "counter" else 1)
+    columns = tuple(ordered) + tuple(rate_of(metric) for metric in ordered if metric.rate)
+    index = {metric.name: number for number, metric in enumerate(columns)}
+    raw = {metric.raw: number for number, metric in enumerate(columns) if metric.raw}
+    if len(index) != len(columns) or len(raw) != sum(bool(metric.raw) for metric in columns):
+        raise ValueError(f"table {name}: two columns share a name")
+    return TableSpec(name, group, title, columns, index, raw)

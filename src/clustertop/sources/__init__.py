@@ -1,0 +1,1 @@
+"""What is not a node: BMCs, PDUs, switches and fabrics."""

@@ -1,0 +1,352 @@
+"""The newest readings of the whole fleet: frames in, one frozen view out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clustertop.model import LinkState, NodeInfo, Why
+from clustertop.signals import gpu, host, pcie, rdma
+from clustertop.signals.units import pci_key
+from clustertop.store.history import History
+from clustertop.store.paths import PciePaths
+from clustertop.store.ports import PortTotals
+from clustertop.store.table import Table
+from clustertop.store.view import FleetView, Freshness
+from clustertop.text import clean
+from clustertop.wire.frame import Attr, Frame, FrameError, GroupPart, Row, TablePart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from clustertop.model import LinkEvent
+
+    ExpectWidth = Callable[[NodeInfo, str, Mapping[str, Attr]], float | None]
+    ExpectGpus = Callable[[NodeInfo], int | None]
+
+LABELS = {
+    "node": host.node_label, "group": host.group_label, "gpu": gpu.label, "pcie": pcie.label, "port": rdma.label,
+    "net": host.net_label,
+}
+SPECS = (host.NODE, host.GROUP, gpu.TABLE, pcie.TABLE, rdma.TABLE, host.NET)
+GROUPS = ("gpu", "pcie", "rdma", "host")
+_UNCHANGED = TablePart()
+_GROUP_COLUMNS = tuple(host.GROUP.index[name] for name in (
+    "group_state", "hung", "failed", "interval_seconds", "reading_seconds"))
+_KEEP = {
+    "node": ("link_state", "reachable", "frame_age_seconds", "gpus_known"),
+    "group": ("group_age_seconds", "age_intervals", "interval_seconds"),
+    "port": ("was_up", "virtual"),
+    "pcie": ("endpoint", "width_expected_lanes"),
+}
+_DOWN = frozenset({
+    LinkState.UNREACHABLE, LinkState.AUTH_FAILED, LinkState.HOST_KEY_UNKNOWN, LinkState.HOST_KEY_CHANGED,
+    LinkState.NO_PYTHON, LinkState.PROBE_FAILED,
+})
+
+
+class _Node:
+    """What is known of one node beside its columns; gathered into columns once a tick."""
+
+    __slots__ = ("boot", "cpu_ratio", "facts", "frame_at", "group_rows", "interval", "memory", "numbers", "nvml",
+                 "offset", "probe_cpu", "reach", "reason", "state", "told")
+
+    def __init__(self) -> None:
+        self.state = LinkState.WAITING
+        self.reason = ""
+        self.reach = self.offset = self.interval = self.cpu_ratio = self.memory = self.nvml = float("nan")
+        self.frame_at = float("-inf")
+        self.facts: Mapping[str, Attr] = {}
+        self.boot: Attr = None
+        self.numbers: dict[str, int] = {}
+        self.group_rows: dict[str, int] = {}
+        self.told: dict[str, tuple[int, str, float, str, str]] = {}
+        self.probe_cpu: tuple[float, float] | None = None
+
+
+class Store:
+    """Tables over all nodes of an inventory."""
+
+    def __init__(
+        self,
+        nodes: Sequence[NodeInfo],
+        expect_width: ExpectWidth = lambda node, key, attrs: None,
+        expect_gpus: ExpectGpus = lambda node: None,
+        freshness: Freshness | None = None,
+    ) -> None:
+        self._freshness = freshness or Freshness()
+        self.nodes = tuple(nodes)
+        self.tables = {spec.name: Table(spec, LABELS[spec.name]) for spec in SPECS}
+        self.history = History(SPECS)
+        self.generation = 0
+        self._nodes = [_Node() for _ in self.nodes]
+        self._expected_gpus = np.array(
+            [np.nan if (count := expect_gpus(node)) is None else float(count) for node in self.nodes])
+        self._paths = PciePaths(self.tables["pcie"], self.tables["gpu"], self.nodes, expect_width)
+        self._totals = PortTotals(self.tables["port"])
+        self._tables_of = {
+            group: tuple((spec.name, self.tables[spec.name]) for spec in SPECS if spec.group == group)
+            for group in GROUPS
+        }
+        self._flag_cache: dict[str, tuple[int, np.ndarray]] = {}
+        node_table = self.tables["node"]
+        for number, node in enumerate(self.nodes):
+            node_table.add(number, "", {"name": node.name})
+            node_table.relabel(number, node.name)
+
+    # -- what comes in -------------------------------------------------------------------------------------------
+
+    def link(self, event: LinkEvent) -> None:
+        """Take a change of a node's link."""
+        node = self._nodes[event.node]
+        node.state, node.reason = event.state, event.reason
+        if event.state in _DOWN:
+            node.reach = 0.0
+        self.generation += 1
+
+    def frame(self, number: int, at: float, wall: float, frame: Frame) -> bool:
+        """Take a frame of node *number* that arrived at *at* (our monotonic clock) and *wall* (epoch seconds).
+
+        Returns False when the frame counts from a full one that was never seen: ask for another.
+
+        Raises:
+            FrameError: its cells do not fit its own tables.
+        """
+        node = self._nodes[number]
+        node.frame_at = at
+        node.reach = 1.0
+        node.offset = frame.w - wall
+        _cost(node, frame)
+        if frame.full:
+            node.interval = float("nan")
+        complete = True
+        try:
+            if frame.h is not None:
+                self._facts(node, number, frame.h)
+            for name, part in frame.g.items():
+                tables = self._tables_of.get(name)
+                if tables is not None:
+                    complete &= self._group(node, number, at, frame, name, part, tables)
+        except (ValueError, IndexError) as error:
+            raise FrameError(clean(f"a frame that does not fit its own tables: {error}", 160)) from None
+        self.generation += 1
+        return complete
+
+    def _facts(self, node: _Node, number: int, facts: Mapping[str, Attr]) -> None:
+        node.facts = {clean(key, 40): _attr(value) for key, value in facts.items()}
+        boot = node.facts.get("boot_id")
+        if node.boot is not None and boot != node.boot:
+            for table in self.tables.values():
+                table.new_baseline(number)
+        node.boot = boot
+
+    def _group(
+        self, node: _Node, number: int, at: float, frame: Frame, name: str, part: GroupPart,
+        tables: tuple[tuple[str, Table], ...],
+    ) -> bool:
+        read_at = at - max(frame.t - part.t, 0.0)
+        moved = part.n != node.numbers.get(name)
+        self._group_row(node, number, name, part, read_at)
+        node.numbers[name] = part.n
+        complete, full = True, frame.full
+        if not moved and not full:
+            return all(table.based_on(number, frame.b) for table_name, table in tables if table_name in part.tb)
+        for table_name, table in tables:
+            # A table whose values are all those of the last full frame is left out of a later one.
+            table_part = part.tb.get(table_name, _UNCHANGED)
+            if full:
+                if table_name not in part.tb:
+                    continue
+                self._full(number, frame.q, table, table_part, gone=part.st == "ok" and not table_part.e)
+            elif table.based_on(number, frame.b):
+                table.ingest_delta(number, table_part)
+            else:
+                complete &= table_name not in part.tb
+                continue
+            if moved and part.st == "ok":
+                table.stamp(number, read_at, part.t, part.iv)
+        return complete
+
+    def _group_row(self, node: _Node, number: int, name: str, part: GroupPart, read_at: float) -> None:
+        groups = self.tables["group"]
+        row = node.group_rows.get(name)
+        if row is None:
+            row = groups.add(number, name, {})
+            assert row is not None
+            node.group_rows[name] = row
+        if not node.interval <= part.iv:
+            node.interval = part.iv
+        told = (part.n, part.st, part.iv, part.w, part.e)
+        if part.st == "off":
+            read_at = node.frame_at
+        if part.st != "wait":
+            groups.read_at[row] = read_at
+        if told == node.told.get(name):
+            return
+        if part.n != node.numbers.get(name):
+            groups.reads[row] += 1
+        node.told[name] = told
+        state = host.GROUP_STATES.get(part.st, host.ERROR)
+        said = clean(part.w if state == host.HUNG else part.e, 160)
+        if groups.attrs[row].get("said", "") != said:
+            groups.say(row, {"said": said})
+        values, why = groups.values, groups.why
+        fields = (state, state == host.HUNG, state == host.ERROR, part.iv, part.ms / 1000)
+        for column, value in zip(_GROUP_COLUMNS, fields, strict=True):
+            values[column, row] = value
+            why[column, row] = Why.KNOWN
+        groups.interval[row] = part.iv
+
+    def _full(self, number: int, sequence: int, table: Table, part: TablePart, *, gone: bool) -> None:
+        layout = table.layout_of(number)
+        if layout is not None and part.r is not None and layout.sent == part.r and layout.complete == gone:
+            table.ingest_same(number, sequence, part)
+            return
+        rows = [Row(clean(row.k, 128), {clean(key, 40): _attr(value) for key, value in row.a.items()})
+                for row in part.r or ()]
+        if table.spec.name == "node":
+            rows = [Row("", {"name": self.nodes[number].name}) for _ in rows[:1]]
+        elif table.spec.name == "gpu":
+            rows = [self._gpu_identity(number, row) for row in rows]
+        elif table.spec.name == "pcie":
+            rows = [Row(pci_key(row.k) or row.k, row.a) for row in rows]
+        if len({row.k for row in rows}) != len(rows):
+            raise ValueError(f"two rows of {table.spec.name} with one key")
+        changed = table.ingest_full(number, sequence, part, rows, gone=gone and table.spec.name != "node")
+        table.remember(number, part.r or [], complete=gone)
+        if changed and table.spec.name in {"gpu", "pcie"}:
+            self._paths.relay(number)
+        if changed and table.spec.name == "node":
+            table.relabel(number, self.nodes[number].name)
+
+    def _gpu_identity(self, number: int, row: Row) -> Row:
+        """A GPU that no longer tells its UUID is still the one known at its address or index."""
+        if not row.k.startswith(("pci:", "index:")):
+            return row
+        table = self.tables["gpu"]
+        address, index = pci_key(row.a.get("pci") or row.k.removeprefix("pci:")), row.a.get("index")
+        for known in table.of_node.get(number, ()):
+            attrs = table.attrs[known]
+            same = pci_key(attrs.get("pci")) == address if address else attrs.get("index") == index
+            if same and not table.keys[known].startswith(("pci:", "index:")):
+                return Row(table.keys[known], {**attrs, **{key: value for key, value in row.a.items() if value}})
+        return row
+
+    # -- what goes out -------------------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> None:
+        """Bring every table's meaning up to *now*: growth of counters, derived columns, history."""
+        for table in self.tables.values():
+            table.refresh()
+        gpus, ports, nodes = (self.tables[name] for name in ("gpu", "port", "node"))
+        gpu.derive(gpus.columns)
+        self._paths.derive()
+        rdma.derive(ports.columns, self._flags("port", lambda attrs: bool(attrs.get("physfn"))))
+        self._totals.derive(now)
+        self._net()
+        self._groups(now)
+        self._node_table(nodes, gpus, now)
+        if self.history.due(now):
+            self.history.push(now, {name: table.values[:, : table.rows] for name, table in self.tables.items()})
+        self.generation += 1
+
+    def view(self, now: float, wall: float) -> FleetView:
+        """Return the frozen picture at *now* (our monotonic clock); call :meth:`tick` first."""
+        return FleetView(
+            self.generation, now, wall, self.nodes,
+            {name: table.view(now, _KEEP.get(name, ()), self._freshness) for name, table in self.tables.items()},
+            tuple(node.facts for node in self._nodes), tuple(node.reason for node in self._nodes), self.history,
+        )
+
+    def _flags(self, name: str, test: Callable[[Mapping[str, Attr]], bool]) -> np.ndarray:
+        """[rows] of *test* on each row's attributes, worked out again only when a row changed."""
+        table = self.tables[name]
+        known = self._flag_cache.get(name)
+        if known is None or known[0] != table.listed:
+            known = (table.listed, np.array([test(attrs) for attrs in table.attrs], np.bool_))
+            self._flag_cache[name] = known
+        return known[1]
+
+    def _net(self) -> None:
+        table = self.tables["net"]
+        physical = self._flags("net", lambda attrs: attrs.get("phys") is True)
+        table.columns.put("physical", physical.astype(float))
+
+    def _groups(self, now: float) -> None:
+        columns = self.tables["group"].columns
+        table = self.tables["group"]
+        age = now - table.read_at[: table.rows]
+        age[np.isinf(age)] = np.nan
+        columns.put("group_age_seconds", age, Why.NEVER_READ)
+        # A group is late by itself only while frames arrive and no call of its own hangs: those are other faults.
+        silent = np.array([now - node.frame_at > 5.0 or node.state != LinkState.UP for node in self._nodes], np.bool_)
+        other = silent[columns.row_node] | (columns.col("hung") == 1)
+        columns.put("age_intervals", np.where(other, np.nan, age / table.interval[: table.rows]), Why.NOT_JUDGED)
+
+    def _node_table(self, nodes: Table, gpus: Table, now: float) -> None:
+        t, g = nodes.columns, gpus.columns
+        jiffies = nodes.growth[nodes.counter_names.index("cpu_jiffies_total"), : nodes.rows]
+        idle = nodes.growth[nodes.counter_names.index("cpu_idle_jiffies_total"), : nodes.rows]
+        host.derive_node(t, jiffies, idle)
+        every = self._nodes
+        t.put("link_state", np.array([float(node.state) for node in every]))
+        t.put("reachable", np.array([node.reach for node in every]), Why.NOT_JUDGED)
+        t.put("clock_offset_seconds", np.array([node.offset for node in every]), Why.NEVER_READ)
+        t.put("clock_skew_seconds", np.abs(t.col("clock_offset_seconds")), Why.NEVER_READ)
+        t.put("probe_cpu_ratio", np.array([node.cpu_ratio for node in every]))
+        t.put("probe_memory_bytes", np.array([node.memory for node in every]))
+        t.put("probe_nvml_seconds", np.array([node.nvml for node in every]))
+        age = now - np.array([node.frame_at for node in every])
+        age[np.isinf(age)] = np.nan
+        t.put("frame_age_seconds", age, Why.NEVER_READ)
+        up = np.array([node.state == LinkState.UP for node in every], np.bool_)
+        interval = np.fmax(np.array([node.interval for node in every]), 1.0)
+        t.put("frames_missed", np.where(up, age / interval, np.nan), Why.NOT_JUDGED)
+        count = nodes.rows
+        owner = g.row_node
+
+        def total(value: np.ndarray, where: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            where = where & ~np.isnan(value)
+            return (np.bincount(owner[where], value[where], count), np.bincount(owner[where], minlength=count))
+
+        presence = g.col("presence")
+        known = np.bincount(owner, minlength=count).astype(float)
+        present = np.bincount(owner[presence == gpu.PRESENT], minlength=count).astype(float)
+        heard = known > 0
+        known = np.fmax(known, self._expected_gpus)
+        t.put("gpus_known", np.where(heard | ~np.isnan(self._expected_gpus), known, np.nan))
+        t.put("gpus_present", np.where(heard, present, np.nan))
+        t.put("gpus_expected_missing",
+              np.where(heard, np.maximum(self._expected_gpus - np.bincount(owner, minlength=count), 0), np.nan))
+        util, tell = total(g.col("utilization_ratio"), presence == gpu.PRESENT)
+        t.put("gpu_utilization_ratio", np.where(tell > 0, util / np.maximum(tell, 1), np.nan))
+        power, tell = total(g.col("power_watts"), presence == gpu.PRESENT)
+        t.put("gpu_power_watts", np.where(tell > 0, power, np.nan))
+        net = self.tables["net"].columns
+        owner = net.row_node
+        for name, rate in (("network_receive_bytes_per_second", "receive_bytes_per_second"),
+                           ("network_transmit_bytes_per_second", "transmit_bytes_per_second")):
+            moved, tell = total(net.col(rate), net.col("physical") == 1)
+            t.put(name, np.where(tell > 0, moved, np.nan))
+
+
+def _cost(node: _Node, frame: Frame) -> None:
+    """What the probe costs its node."""
+    mine = frame.m
+    cpu = mine.get("cpu")
+    if cpu is not None:
+        last = node.probe_cpu
+        if last is not None and frame.t > last[0] and cpu >= last[1]:
+            node.cpu_ratio = (cpu - last[1]) / (frame.t - last[0])
+        node.probe_cpu = (frame.t, cpu)
+    node.memory = mine.get("rss", node.memory)
+    node.nvml = mine.get("nvml", node.nvml)
+
+
+def _attr(value: Attr) -> Attr:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, list):
+        return [clean(item, 64) for item in value[:32]]
+    return value

@@ -1,0 +1,34 @@
+"""Text that came from somewhere else.
+
+A node, a BMC or a switch may send anything. What they send is cleaned here, once, at the wire; after that it is
+drawn literally and never parsed as markup.
+"""
+
+from __future__ import annotations
+
+import re
+
+MAX_TEXT = 512
+"""Longest text kept from one remote value, in characters."""
+
+# C0 and C1 controls, DEL, zero-width and bidirectional controls, line and paragraph separators, the byte order
+# mark, tag characters, variation selectors (terminals disagree about their width) and lone surrogates.
+_HOSTILE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202f\u2060-\u206f\u3164"
+    "\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
+)
+
+
+def clean(value: str | bytes, limit: int = MAX_TEXT) -> str:
+    """Return *value* as one line of printable text of at most *limit* characters.
+
+    Bytes are decoded as UTF-8 with U+FFFD for what is not. Tabs and newlines become blanks; escape sequences lose
+    their ESC and so their meaning.
+    """
+    if isinstance(value, bytes):
+        value = value[: limit * 4].decode("utf-8", errors="replace")
+    if value.isascii() and value.isprintable():
+        return value if len(value) <= limit else value[: limit - 1] + "…"
+    value = value.replace("\t", " ").replace("\n", " ").replace("\r", "")
+    value = _HOSTILE.sub("", value)
+    return value if len(value) <= limit else value[: limit - 1] + "…"

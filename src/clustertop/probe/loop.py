@@ -1,0 +1,488 @@
+"""The probe's life: a thread per group reads, the main thread prints a frame a tick, until nobody listens."""
+
+import collections
+import functools
+import json
+import os
+import select
+import signal
+import threading
+import time
+
+from .files import Call, Reading, Tree
+from .frames import MAX_LINE, Encoder, Group, line
+from .gpu import Gpus
+from .host import Host
+from .pcie import Pcie
+from .rdma import Rdma
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Deque, Dict, List, Optional
+
+    from .frames import Attr
+
+GROUPS = ("gpu", "pcie", "rdma", "host")
+INTERVALS = {"gpu": 2.0, "pcie": 10.0, "rdma": 2.0, "host": 2.0}
+FIRST_SECONDS = 0.3
+"""The first frame waits this long for groups that have not read yet."""
+SPREAD_SECONDS = 0.01
+"""Groups read one after the other: threads that wake together spend their time taking turns."""
+LAG_SECONDS = 0.3
+"""Later frames wait this long for the readings that are due."""
+SHUTDOWN_SECONDS = 2.0
+MAX_REQUEST = 65536
+_STDIN, _STDOUT = 0, 1
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Wake(object):
+    """Wakes the main thread from other threads and from signal handlers."""
+
+    def __init__(self) -> None:
+        self._out, self._in = os.pipe()
+        os.set_blocking(self._out, False)
+        os.set_blocking(self._in, False)
+
+    def set(self) -> None:
+        try:
+            os.write(self._in, b".")
+        except OSError:
+            pass  # full: it wakes anyway
+
+    def wait(self, seconds: float) -> None:
+        if select.select([self._out], [], [], max(0.0, seconds))[0]:
+            try:
+                os.read(self._out, 4096)
+            except OSError:
+                pass
+
+
+class Runner(object):
+    """One group: its thread, its interval and its last reading."""
+
+    def __init__(
+        self, name: str, args: "Dict[str, Any]", start: float, interval: float, deadline: float, wake: Wake
+    ) -> None:
+        self.name = name
+        self.thread = _thread(name, self._run)
+        self.call = Call()
+        self.interval = interval
+        self.effective = interval
+        self.offset = SPREAD_SECONDS * GROUPS.index(name)
+        self.reader: "Any" = None
+        self.due = start
+        self._args = args
+        self._deadline = deadline
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._ring = threading.Event()
+        self._stop = False
+        self._started = 0.0
+        self._n = 0
+        self._t = 0.0
+        self._ms = 0.0
+        self._reading = Reading({}, "wait")
+
+    @property
+    def deadline(self) -> float:
+        """Seconds after which a reading counts as hung."""
+        return self._deadline or max(2.0 * self.interval, 3.0)
+
+    def every(self, seconds: float) -> None:
+        """Read every so many seconds from now on."""
+        with self._lock:
+            self.interval = self.effective = seconds
+            self.due = min(self.due, time.monotonic() + seconds)
+        self._ring.set()
+
+    def end(self) -> None:
+        """End the thread when its present reading is over, and let go of what it holds."""
+        self._stop = True
+        self._ring.set()
+
+    def pending(self, now: float) -> bool:
+        """True where a reading is due or under way and not hung."""
+        with self._lock:
+            if self._started:
+                return now - self._started < self.deadline
+            return self.due <= now
+
+    def hung(self, now: float) -> bool:
+        """True where the present reading has lasted longer than the deadline."""
+        with self._lock:
+            return bool(self._started) and now - self._started >= self.deadline
+
+    def unread(self) -> bool:
+        """True before the first reading."""
+        return self._n == 0
+
+    def part(self, now: float) -> Group:
+        """Return the group's part of a frame."""
+        with self._lock:
+            reading, started = self._reading, self._started
+            group = Group(
+                self._t, self.effective, reading.tables, self._ms, reading.st, "", reading.e, self._n
+            )
+        if not self._n:
+            group.t = now
+        if started and now - started >= self.deadline:
+            group.st = "hung"
+            group.w = self.call.words()
+            group.e = ""
+            if not self._n:
+                group.t = started
+        return group
+
+    def facts(self) -> "Dict[str, Attr]":
+        """Return what the group found out about the node."""
+        return self._reading.facts
+
+    def _run(self) -> None:
+        try:
+            self.reader = _reader(self.name, self._args, self.call)
+            while not self._stop:
+                now = time.monotonic()
+                if now < self.due:
+                    self._ring.wait(self.due - now)
+                    self._ring.clear()
+                    continue
+                self._once(now)
+        finally:
+            if self.reader is not None:
+                self.reader.close()
+
+    def _once(self, now: float) -> None:
+        with self._lock:
+            self._started = now
+        try:
+            reading = self.reader.read(now)
+        except Exception as error:
+            words = "{}: {}".format(type(error).__name__, error)
+            reading = Reading(self._reading.tables, "error", words, self._reading.facts)
+        self.call.what = ""
+        over = time.monotonic()
+        with self._lock:
+            self._reading = reading
+            self._n += 1
+            self._t = now
+            self._ms = (over - now) * 1000.0
+            self._started = 0.0
+            if self._n > 1:
+                self._stretch(over - now)
+            # In step with the ticks: an interval after this reading was due, not after it ended.
+            self.due += self.effective + (self.offset if self._n == 1 else 0.0)
+            if self.due <= over:
+                self.due += self.effective * int((over - self.due) / self.effective + 1.0)
+        self._wake.set()
+
+    def _stretch(self, cost: float) -> None:
+        """A reading may cost a quarter of its interval; where it costs more, it is made less often."""
+        wanted = max(self.interval, 4.0 * min(cost, self.deadline))
+        if wanted < self.effective:
+            wanted = max(wanted, self.effective / 2.0)
+        self.effective = wanted
+
+
+class Writer(object):
+    """Writes one line at a time: a console that does not read costs neither memory nor the readings."""
+
+    def __init__(self, wake: Wake) -> None:
+        self.thread = _thread("writer", self._run)
+        self.broken = False
+        self._wake = wake
+        self._ready = threading.Event()
+        self._line: "Optional[bytes]" = None
+
+    def idle(self) -> bool:
+        """True where the last line is out."""
+        return self._line is None
+
+    def put(self, text: bytes) -> None:
+        """Write *text*; only while idle."""
+        self._line = text
+        self._ready.set()
+
+    def _run(self) -> None:
+        while True:
+            self._ready.wait()
+            self._ready.clear()
+            text = self._line
+            if text is None:
+                continue
+            try:
+                _write(text)
+            except OSError:
+                self.broken = True
+            self._line = None
+            if self.broken:
+                self._wake.set()
+                return
+
+
+class Requests(object):
+    """Reads requests, one JSON object a line; ``ended`` once nobody can ask any more."""
+
+    def __init__(self, wake: Wake) -> None:
+        self.thread = _thread("requests", self._run)
+        self.ended = False
+        self.queue: "Deque[Dict[str, Any]]" = collections.deque(maxlen=64)
+        self._wake = wake
+
+    def _run(self) -> None:
+        data = b""
+        while True:
+            try:
+                part = os.read(_STDIN, MAX_REQUEST)
+            except OSError:
+                part = b""
+            if not part:
+                break
+            lines = (data + part).split(b"\n")
+            data = lines.pop()[:MAX_REQUEST]
+            for text in lines:
+                try:
+                    request = json.loads(text.decode("utf-8"))
+                except ValueError:
+                    continue
+                if isinstance(request, dict):
+                    self.queue.append(request)
+            self._wake.set()
+        self.ended = True
+        self._wake.set()
+
+
+class Probe(object):
+    """Runs the groups that *args* name and composes frames.
+
+    Keys of *args*, all optional: ``nonce``, ``root``, ``nvml`` (path of a library), ``groups``, ``intervals``
+    or ``every`` and ``deadlines`` (seconds by group), ``full_every`` (seconds), ``max_line`` (bytes).
+    """
+
+    def __init__(self, args: "Dict[str, Any]") -> None:
+        self._nonce = str(args.get("nonce") or "")
+        self._max_line = int(args.get("max_line") or MAX_LINE)
+        self._encoder = Encoder(float(args.get("full_every") or 60.0))
+        self._wake = Wake()
+        self._writer = Writer(self._wake)
+        self._requests = Requests(self._wake)
+        self._stopping = False
+        self._parent = os.getppid()
+        self._ticks = 0
+        self._skipped = 0
+        self._nvml = 0.0
+        self._start = time.monotonic()
+        intervals = dict(INTERVALS)
+        intervals.update(args.get("intervals") or args.get("every") or {})
+        deadlines = args.get("deadlines") or {}
+        self._runners: "List[Runner]" = [
+            Runner(
+                name,
+                args,
+                self._start,
+                _seconds(intervals[name]),
+                float(deadlines.get(name) or 0.0),
+                self._wake,
+            )
+            for name in GROUPS
+            if name in (args.get("groups") or GROUPS)
+        ]
+
+    def run(self) -> None:
+        """Print frames until the end."""
+        self._settle()
+        self._launch()
+        self._requests.thread.start()
+        self._writer.thread.start()
+        self._loop()
+        self._end()
+
+    def once(self) -> bytes:
+        """Return one frame, of a reading of every group; one that does not come back is reported as hung."""
+        self._launch()
+        while any(runner.unread() and not runner.hung(time.monotonic()) for runner in self._runners):
+            self._wake.wait(0.05)
+        text = self._frame()
+        self._end()
+        return text
+
+    def _launch(self) -> None:
+        for runner in self._runners:
+            runner.thread.start()
+
+    def _settle(self) -> None:
+        try:
+            os.nice(10)
+        except OSError:
+            pass
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+                signal.signal(number, self._signal)
+            signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+
+    def _signal(self, number: int, frame: object) -> None:
+        self._stopping = True
+        self._wake.set()
+
+    def _over(self) -> bool:
+        return (
+            self._stopping
+            or self._requests.ended
+            or self._writer.broken
+            or (self._parent > 1 and os.getppid() != self._parent)
+        )
+
+    def _loop(self) -> None:
+        self._until(self._start + FIRST_SECONDS, self._all_read)
+        self._print()
+        # What was not read by then is worth a frame of its own as soon as it is.
+        late = self._start + self._tick() - LAG_SECONDS
+        if any(runner.unread() for runner in self._runners) and self._until(late, self._all_read):
+            self._print()
+        at = self._start
+        while not self._over():
+            now = time.monotonic()
+            tick = self._tick()
+            at += tick
+            if at <= now:
+                at += tick * int((now - at) / tick + 1.0)
+            if self._until(at, functools.partial(self._changed, tick)):
+                at = time.monotonic()
+                continue
+            lag = min(LAG_SECONDS, tick / 3.0)
+            self._until(at + min(lag, SPREAD_SECONDS * len(self._runners)), self._never)
+            self._until(at + lag, lambda now: not any(runner.pending(now) for runner in self._runners))
+            if not self._over():
+                self._print()
+
+    def _until(self, at: float, enough: "Any") -> bool:
+        """Wait until *at*, or until *enough* of the clock is true; then, or at the end, return True."""
+        while True:
+            self._obey()
+            now = time.monotonic()
+            if self._over() or enough(now):
+                return True
+            if now >= at:
+                return False
+            self._wake.wait(at - now)
+
+    def _obey(self) -> None:
+        while self._requests.queue:
+            request = self._requests.queue.popleft()
+            what = request.get("do")
+            if what == "stop":
+                self._stopping = True
+            elif what == "full":
+                self._encoder.want_full()
+            elif what == "every":
+                seconds = request.get("seconds")
+                if isinstance(seconds, (int, float)) and seconds > 0:
+                    for runner in self._runners:
+                        if runner.name == request.get("group"):
+                            runner.every(_seconds(seconds))
+
+    def _all_read(self, now: float) -> bool:
+        return not any(runner.unread() for runner in self._runners)
+
+    def _never(self, now: float) -> bool:
+        return False
+
+    def _changed(self, tick: float, now: float) -> bool:
+        return tick != self._tick()
+
+    def _tick(self) -> float:
+        return min(runner.interval for runner in self._runners) if self._runners else 2.0
+
+    def _print(self) -> None:
+        if not self._writer.idle():
+            self._skipped += 1
+            return
+        self._writer.put(self._frame())
+
+    def _frame(self) -> bytes:
+        self._ticks += 1
+        now = time.monotonic()
+        facts: "Dict[str, Attr]" = {}
+        nvml = 0.0
+        for runner in self._runners:
+            facts.update(runner.facts())
+            nvml += getattr(runner.reader, "seconds", 0.0)
+        cost = {
+            "cpu": time.process_time(), "rss": _rss(), "nvml": nvml - self._nvml, "ticks": self._ticks,
+            "skipped": self._skipped,
+        }  # fmt: skip
+        self._nvml = nvml
+        groups = {runner.name: runner.part(now) for runner in self._runners}
+        frame = self._encoder.encode(groups, now, time.time(), cost, facts)
+        return line(frame, self._nonce, self._max_line)
+
+    def _end(self) -> None:
+        """Let go of the devices; a call that hangs is not waited for."""
+        for runner in self._runners:
+            runner.end()
+        until = time.monotonic() + SHUTDOWN_SECONDS
+        for runner in self._runners:
+            while runner.thread.is_alive() and time.monotonic() < until:
+                if runner.hung(time.monotonic()):
+                    break
+                runner.thread.join(0.05)
+
+
+def _thread(name: str, target: "Callable[[], None]") -> threading.Thread:
+    thread = threading.Thread(target=target, name=name)
+    thread.daemon = True
+    return thread
+
+
+def _reader(name: str, args: "Dict[str, Any]", call: Call) -> "Any":
+    root = str(args.get("root") or "/")
+    if name == "gpu":
+        return Gpus(Tree(root, call), call, str(args.get("nvml") or ""))
+    if name == "pcie":
+        return Pcie(Tree(root, call))
+    return {"rdma": Rdma, "host": Host}[name](Tree(root, call, _keep()))
+
+
+def _keep() -> int:
+    """Return how many counter files a group may keep open: at most a third of what the process may."""
+    try:
+        limit = os.sysconf("SC_OPEN_MAX")
+    except (OSError, ValueError):
+        limit = 256
+    return max(0, min(640, limit // 3))
+
+
+def _seconds(value: "Any") -> float:
+    return min(max(float(value), 0.1), 3600.0)
+
+
+def _rss() -> int:
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _write(text: bytes) -> None:
+    view = memoryview(text)
+    while view:
+        view = view[os.write(_STDOUT, view) :]
+
+
+def main(args: "Dict[str, Any]") -> int:
+    """Run the probe that *args* describe (see :class:`Probe`); with ``once`` for one frame.
+
+    Otherwise it ends the process by itself: a thread that hangs in a driver would hold an orderly end.
+    """
+    if args.get("once"):
+        _write(Probe(args).once())
+        return 0
+    try:
+        Probe(args).run()
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)

@@ -1,0 +1,156 @@
+"""Group ``pcie``: links of GPUs, NICs and NVMe drives, and of every bridge between them and the root port."""
+
+from .files import Reading, address, reason, value
+from .frames import MAX_ROWS, Err, Table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List
+
+    from .files import Tree
+    from .frames import Attr, Cell, Row
+
+RELIST_SECONDS = 60.0
+_DEVICES = "sys/bus/pci/devices"
+_CLASSES = ("0x03", "0x02", "0x0108")
+_LINK = (
+    ("cur_width", "current_link_width"),
+    ("max_width", "max_link_width"),
+    ("cur_speed", "current_link_speed"),
+    ("max_speed", "max_link_speed"),
+)
+_AER = (
+    ("aer_cor", "aer_dev_correctable"),
+    ("aer_nonfatal", "aer_dev_nonfatal"),
+    ("aer_fatal", "aer_dev_fatal"),
+)
+_COLUMNS = [column for column, _ in _LINK + _AER]
+
+
+class Pcie(object):
+    """Reads table ``pcie``."""
+
+    def __init__(self, tree: "Tree") -> None:
+        self._tree = tree
+        self._names: "List[str]" = []
+        self._listed = -RELIST_SECONDS
+        self._directories: "List[str]" = []
+        self._rows: "List[Row]" = []
+
+    def read(self, now: float) -> Reading:
+        """Return the reading of this moment; *now* is the monotonic clock."""
+        tree = self._tree
+        error = ""
+        try:
+            names = tree.names(_DEVICES)
+        except OSError as failed:
+            missing = reason(failed) == "ENOENT"
+            names = _walk(tree) if missing else []
+            if missing and not names and not self._names:
+                return Reading({}, "off")
+            if not names:
+                error = "{}: {}".format(reason(failed), tree.path(_DEVICES))
+        if not error and (names != self._names or now - self._listed >= RELIST_SECONDS):
+            self._names = names
+            self._listed = now
+            self._relist(names)
+        bases = self._directories
+        cells: "List[Cell]" = [tree.cell(base + "/" + name) for _, name in _LINK for base in bases]
+        cells += [_total(tree, base + "/" + name) for _, name in _AER for base in bases]
+        return Reading({"pcie": Table(self._rows, list(_COLUMNS), cells, error)})
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+    def _relist(self, names: "List[str]") -> None:
+        tree = self._tree
+        directories: "Dict[str, str]" = {}
+        for name in names:
+            bdf = address(name.rpartition("/")[2])
+            if bdf:
+                base = name if "/" in name else _DEVICES + "/" + name
+                directories[bdf] = tree.real(base) or base
+        paths: "Dict[str, List[str]]" = {}
+        wanted: "Dict[str, None]" = {}
+        for bdf, base in directories.items():
+            # A virtual function has no link of its own: its parent's row stands for it.
+            if not _watched(tree, base) or tree.base(base + "/physfn"):
+                continue
+            wanted[bdf] = None
+            paths[bdf] = _above(tree, base)
+            for above in paths[bdf]:
+                if above in directories:
+                    wanted[above] = None
+                    paths.setdefault(above, _above(tree, directories[above]))
+        rows = [(bdf, _attributes(tree, directories[bdf], paths[bdf])) for bdf in sorted(wanted)]
+        if rows != self._rows:
+            self._rows = rows
+            self._directories = [directories[bdf] for bdf in sorted(wanted)]
+
+
+def _walk(tree: "Tree") -> "List[str]":
+    """Return the PCI functions below sys/devices; for trees copied without the links of sys/bus."""
+    found: "List[str]" = []
+    todo = ["sys/devices"]
+    while todo and len(found) < MAX_ROWS:
+        base = todo.pop()
+        try:
+            names = tree.names(base)
+        except OSError:
+            continue
+        for name in names:
+            if address(name):
+                found.append(base + "/" + name)
+            if address(name) or (base == "sys/devices" and name.startswith("pci")):
+                todo.append(base + "/" + name)
+    return sorted(found)
+
+
+def _watched(tree: "Tree", base: str) -> bool:
+    """True for display controllers, network controllers and NVMe drives."""
+    kind = tree.text(base + "/class")
+    if kind:
+        return kind.startswith(_CLASSES)
+    return any(tree.is_dir(base + "/" + name) for name in ("infiniband", "net", "nvme"))
+
+
+def _above(tree: "Tree", base: str) -> "List[str]":
+    """Return the addresses above a device, nearest first; empty where the tree does not say."""
+    found = [address(part) for part in tree.real(base).split("/")[:-1]]
+    return [part for part in reversed(found) if part]
+
+
+def _attributes(tree: "Tree", base: str, path: "List[str]") -> "Dict[str, Attr]":
+    attrs: "Dict[str, Attr]" = {"path": path}
+    for attr in ("class", "vendor", "device"):
+        attrs[attr] = tree.text(base + "/" + attr)
+    vendor, device = tree.text(base + "/subsystem_vendor"), tree.text(base + "/subsystem_device")
+    if vendor and device:
+        attrs["subsystem"] = vendor + ":" + device
+    driver = tree.base(base + "/driver")
+    if driver:
+        attrs["driver"] = driver
+    numa = tree.cell(base + "/numa_node")
+    if isinstance(numa, int):
+        attrs["numa"] = numa
+    names: "List[str]" = []
+    for kind in ("net", "nvme"):
+        try:
+            names += tree.names(base + "/" + kind)
+        except OSError:
+            continue
+    if names:
+        attrs["name"] = ",".join(names[:8])
+    return attrs
+
+
+def _total(tree: "Tree", name: str) -> "Cell":
+    """Return the number of the ``TOTAL_ERR_`` line of an AER file."""
+    try:
+        data = tree.read(name)
+    except OSError as error:
+        return Err(reason(error))
+    for line in data.split(b"\n"):
+        if line.startswith(b"TOTAL_ERR_"):
+            return value(line.partition(b" ")[2])
+    return Err("no TOTAL_ERR line")

@@ -1,0 +1,1 @@
+"""When: one node's life, pacing and back-off."""

@@ -1,0 +1,161 @@
+"""All nodes at once: starts them spread out, passes requests on, lets go of everything within two seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import resource
+from typing import TYPE_CHECKING, Self
+
+from clustertop.model import LinkEvent, LinkState
+from clustertop.poll.node import NodeLink, Sink
+from clustertop.text import clean
+from clustertop.wire.local import LocalTransport
+from clustertop.wire.ssh import Dialer, SshTransport
+from clustertop.wire.transport import REASON_LIMIT, PollSettings, Transport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+
+    from clustertop.clock import Clock
+    from clustertop.model import NodeInfo, Request
+    from clustertop.wire.transport import Receiver
+
+LOCAL_HOST = "local:"
+"""As ``NodeInfo.host``: this machine, without SSH."""
+CLOSE_SECONDS = 2.0
+JUMPS_CLOSE_SECONDS = 0.4
+"""Of ``CLOSE_SECONDS``, what is kept for the jump hosts, which go last."""
+START_SPREAD_SECONDS = 0.004
+"""A node's share of the time over which the first connection attempts are spread."""
+SPARE_DESCRIPTORS = 128
+
+
+class DescriptorLimitError(OSError):
+    """This process may not open as many files as the fleet has nodes. The text says what would do."""
+
+
+class Fleet:
+    """Polls all *nodes* for the length of an ``async with`` block.
+
+    Args:
+        nodes: the inventory.
+        settings: how nodes are reached, and how often they are read.
+        sink: gets frames and link events, from the event loop.
+        clock: ours.
+        body: compressed modules to run on the nodes; None: the probe's own.
+        rng: where the jitter comes from.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[NodeInfo],
+        settings: PollSettings,
+        sink: Sink,
+        clock: Clock,
+        *,
+        body: bytes | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._nodes = nodes
+        self._settings = settings
+        self._sink = sink
+        self._clock = clock
+        self._body = body
+        self._rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
+        self._dialer: Dialer | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._closing = False
+        self.links: list[NodeLink] = []
+        """One per node, in the inventory's order."""
+        self.bugs: list[BaseException] = []
+        """Errors of our own that ended a node's task. The first one is raised when the block is left."""
+
+    async def __aenter__(self) -> Self:
+        """Start. Raises DescriptorLimitError."""
+        raise_descriptor_limit(len(self._nodes), agent=self._settings.agent)
+        settings = self._settings
+        self._dialer = Dialer(settings)
+        spread = min(settings.interval_seconds, START_SPREAD_SECONDS * len(self._nodes))
+        for index, node in enumerate(self._nodes):
+            link = NodeLink(
+                index, self._maker(node, self._dialer), settings, self._sink, self._clock, self._rng
+            )
+            self.links.append(link)
+            delay = self._rng.uniform(0.0, spread) if len(self._nodes) > 1 else 0.0
+            task = asyncio.create_task(link.run(delay), name=f"node {node.name}")
+            task.add_done_callback(self._ended)
+            self._tasks.append(task)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+        if self.bugs and error is None:
+            raise self.bugs[0]
+
+    def request(self, request: Request) -> None:
+        """Pass *request* on to its node, or to all. Does not wait for an answer."""
+        if request.body.get("do") == "retry" and self._dialer is not None:
+            self._dialer.forget_failures()
+        links = self.links if request.node is None else self.links[request.node : request.node + 1]
+        for link in links:
+            link.request(request.body)
+
+    async def close(self) -> None:
+        """Let go of every node within ``CLOSE_SECONDS`` in all. Safe to call more than once."""
+        self._closing = True
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS - JUMPS_CLOSE_SECONDS)
+        self._tasks = [task for task in self._tasks if not task.done()]
+        for task in self._tasks:
+            task.cancel()  # a second time: it gives up waiting for the goodbye
+        dialer, self._dialer = self._dialer, None
+        if dialer is not None:
+            await dialer.close(JUMPS_CLOSE_SECONDS)
+
+    def _maker(self, node: NodeInfo, dialer: Dialer) -> Callable[[Receiver, Callable[[], None]], Transport]:
+        def make(receiver: Receiver, started: Callable[[], None]) -> Transport:
+            if node.host == LOCAL_HOST:
+                return LocalTransport(self._settings, receiver, started, self._body)
+            return SshTransport(node, dialer, receiver, started, self._body)
+
+        return make
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            return
+        bug = task.exception()
+        if bug is None:
+            return
+        # The other nodes go on; this one says so, and the error is not lost.
+        self.bugs.append(bug)
+        index = self._tasks.index(task) if task in self._tasks else -1
+        if index >= 0 and not self._closing:
+            reason = clean(f"internal error of clustertop: {type(bug).__name__}: {bug}", REASON_LIMIT)
+            event = LinkEvent(index, self._clock.monotonic(), LinkState.PROBE_FAILED, "console", reason)
+            self._sink.on_link(event)
+
+
+def raise_descriptor_limit(nodes: int, *, agent: bool = True) -> None:
+    """Make room for a connection to each of *nodes* (and one to the agent beside it), where that is allowed.
+
+    Raises:
+        DescriptorLimitError: the hard limit is too low.
+    """
+    need = nodes * (2 if agent else 1) + SPARE_DESCRIPTORS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= need:
+        return
+    if hard != resource.RLIM_INFINITY and hard < nodes + SPARE_DESCRIPTORS:
+        raise DescriptorLimitError(
+            f"{nodes} nodes need {need} open files, but this process may have {hard} at most: "
+            f"raise the hard limit (ulimit -Hn {need}, or LimitNOFILE={need} of its unit)"
+        )
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (need if hard == resource.RLIM_INFINITY else min(need, hard), hard)
+    )

@@ -1,0 +1,183 @@
+"""What is sent to a node to start the probe there: launcher, loader and bundle, as ``docs/wire.md`` says.
+
+Nothing of it touches the node's disk. Between launcher and bundle the console waits for the ready line,
+because a shell may read ahead on its stdin and would swallow what belongs to the loader.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import secrets
+import zlib
+from importlib import resources
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from importlib.resources.abc import Traversable
+
+    from clustertop.wire.transport import PollSettings
+
+COMMAND = "exec /bin/sh"
+"""What the login shell has to understand: bash, dash, zsh, ksh, tcsh and fish agree on these two words."""
+PACKAGE = "clustertop_probe"
+"""The probe's name on the node."""
+
+# It imports from memory with a real finder, so that packages, relative imports and tracebacks with source
+# lines work as ever; the import system puts a module into sys.modules before it runs it, which pynvml relies
+# on. No single quote may stand in it: it travels inside '...'.
+_LOADER = r"""
+import json, linecache, os, sys, zlib
+from importlib.machinery import ModuleSpec
+N = sys.argv[1]
+def say(text):
+    os.write(1, ("\n@@CT1 %s %s@@\n" % (N, text)).encode("ascii", "backslashreplace"))
+def need(count):
+    data = b""
+    while len(data) < count:
+        part = os.read(0, min(count - len(data), 1 << 16))
+        if not part:
+            sys.exit(0)
+        data += part
+    return data
+class Memory(object):
+    def __init__(self, modules):
+        self.modules = dict((name, text) for name, text in modules)
+    def find_spec(self, name, path=None, target=None):
+        if name not in self.modules:
+            return None
+        package = any(other.startswith(name + ".") for other in self.modules)
+        spec = ModuleSpec(name, self, origin="<bundle>/" + name + ".py", is_package=package)
+        return spec
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        name = module.__spec__.name
+        where = module.__spec__.origin
+        text = self.modules[name]
+        linecache.cache[where] = (len(text), None, text.splitlines(True), where)
+        module.__file__ = where
+        exec(compile(text, where, "exec", dont_inherit=True), module.__dict__)
+say("ready " + sys.version.split()[0])
+try:
+    head = b""
+    while not head.endswith(b"\n"):
+        head += need(1)
+    head = json.loads(head.decode("utf-8"))
+    body = json.loads(zlib.decompress(need(head["z"])).decode("utf-8"))
+    sys.meta_path.insert(0, Memory(body["modules"]))
+    from clustertop_probe.loop import main
+    main(head["args"])
+except Exception as error:
+    import traceback
+    traceback.print_exc()
+    text = "%s: %s" % (type(error).__name__, error)
+    say("failed " + " ".join(text.replace("@@", "@").split())[:300])
+    sys.exit(1)
+"""
+
+# -I: no PYTHON* variables and nothing from the working directory; -S: no site-packages, no .pth files;
+# -B: no .pyc files are written. The marks are put together at run time so that a shell that echoes its input
+# does not look like an answer.
+_LAUNCHER = """{
+n=%s
+for p in %s; do
+case $p in /*) [ -x "$p" ] || continue;; esac
+if "$p" -ISB -c 'import sys; sys.exit(sys.version_info < (3, 6))' </dev/null >/dev/null 2>&1; then
+exec "$p" -ISB -c '%s' "$n"
+fi
+done
+printf '\\n@@CT1 %%s %%s@@\\n' "$n" nopython
+exit 127
+}
+"""
+
+CANDIDATES = (
+    "python3",
+    *(f"python3.{minor}" for minor in range(13, 5, -1)),
+    "/usr/libexec/platform-python",
+    "/usr/bin/python3",
+    "/usr/local/bin/python3",
+    "/opt/*/bin/python3",
+    "python",
+)
+"""Where a Python is looked for on a node, in this order. Shell words: a pattern is expanded there."""
+
+
+def new_nonce() -> str:
+    """Return 16 random hex digits, the mark of one connection."""
+    return secrets.token_hex(8)
+
+
+def launcher(nonce: str, candidates: Iterable[str] = CANDIDATES) -> bytes:
+    """Return the POSIX shell script that finds a Python and becomes the loader.
+
+    It is one compound command: the shell has read all of it before it runs any of it.
+    """
+    return (_LAUNCHER % (nonce, " ".join(candidates), _LOADER)).encode()
+
+
+def probe_args(settings: PollSettings, nonce: str) -> dict[str, object]:
+    """Return what the probe's ``loop.main`` is given: nonce, seconds per group, other roots."""
+    args: dict[str, object] = {
+        "nonce": nonce,
+        "every": {
+            "gpu": settings.interval_seconds,
+            "rdma": settings.interval_seconds,
+            "host": settings.interval_seconds,
+            "pcie": settings.pcie_interval_seconds,
+        },
+    }
+    if settings.nvml:
+        args["nvml"] = settings.nvml
+    if settings.root:
+        args["root"] = settings.root
+    return args
+
+
+@functools.cache
+def probe_body() -> bytes:
+    """Return the compressed probe and pynvml, built once a process."""
+    modules = list(_sources(resources.files("clustertop.probe"), PACKAGE))
+    pynvml = _pynvml_source()
+    if pynvml is not None:
+        modules.append(("pynvml", pynvml))
+    return pack(modules)
+
+
+def pack(modules: Iterable[tuple[str, str]]) -> bytes:
+    """Return *modules*, pairs of name and source, as they travel."""
+    text = json.dumps({"modules": [[name, source] for name, source in modules]})
+    return zlib.compress(text.encode(), 9)
+
+
+def bundle(args: Mapping[str, object], body: bytes | None = None) -> bytes:
+    """Return the header line with *args*, and the body (the probe's own if None)."""
+    if body is None:
+        body = probe_body()
+    return json.dumps({"z": len(body), "args": args}).encode() + b"\n" + body
+
+
+def request_line(request: Mapping[str, object]) -> bytes:
+    """Return *request* as it travels."""
+    return json.dumps(request).encode() + b"\n"
+
+
+def _sources(folder: Traversable, name: str) -> Iterable[tuple[str, str]]:
+    for item in sorted(folder.iterdir(), key=lambda item: item.name):
+        if item.is_dir():
+            if item.joinpath("__init__.py").is_file():
+                yield from _sources(item, f"{name}.{item.name}")
+        elif item.name.endswith(".py"):
+            stem = item.name[:-3]
+            yield (name if stem == "__init__" else f"{name}.{stem}"), item.read_text("utf-8")
+
+
+def _pynvml_source() -> str | None:
+    spec = importlib.util.find_spec("pynvml")
+    if spec is None or not spec.origin:
+        return None
+    with open(spec.origin, encoding="utf-8") as file:  # noqa: PTH123 - a module's origin is a plain string
+        return file.read()

@@ -1,0 +1,389 @@
+"""The configuration: TOML decoded into frozen structs. Every error names file, line and key, and the cure.
+
+A missing default file gives the defaults. Anything else that is wrong stops the start: a typing error must
+never switch a check off unseen.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from clustertop.config_read import ConfigError, Reader, dotted, nearest, parent, read_toml
+from clustertop.text import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+__all__ = [
+    "BAD_CONFIG",
+    "Config",
+    "ConfigError",
+    "Console",
+    "Expect",
+    "HostOverride",
+    "InventoryConfig",
+    "Loaded",
+    "Poll",
+    "Record",
+    "RuleOverride",
+    "Ssh",
+    "default_path",
+    "load",
+]
+
+BAD_CONFIG = 3
+"""Exit status of every command whose configuration is bad."""
+
+_HEX = "[0-9A-Fa-f]"
+_DEVICE = re.compile(
+    rf"gpu|nic|nvme|(?:{_HEX}{{4,8}}:)?{_HEX}{{2}}:{_HEX}{{2}}\.[0-7]|(?:0x)?{_HEX}{{4}}:(?:0x)?{_HEX}{{4}}"
+)
+ENVIRONMENT = {
+    "CLUSTERTOP_THEME": ("console", "theme"),
+}
+"""Environment variables that set a value, and which."""
+
+
+def _text(description: str) -> Any:
+    return Meta(description=description)
+
+
+def _number(description: str, least: float, most: float) -> Any:
+    return Meta(ge=least, le=most, description=description)
+
+
+class Poll(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How often nodes are read, and when what they said is too old."""
+
+    interval_seconds: Annotated[
+        float, _number("Time between two readings of a node. Below 1 needs unsafe = true.", 0.1, 3600)
+    ] = 2.0
+    pcie_interval_seconds: Annotated[
+        float, _number("Time between two readings of PCIe links and counters.", 0.1, 3600)
+    ] = 10.0
+    unsafe: Annotated[bool, _text("Allow intervals below 1 second, which cost the nodes more.")] = False
+    late_intervals: Annotated[
+        float, _number("Older than this many intervals, a value is drawn dim with its age.", 1, 100)
+    ] = 2.0
+    stale_intervals: Annotated[float, _number("Older than this many intervals, a value is unknown.", 2, 1000)] = 5.0
+    silence_seconds: Annotated[
+        float, _number("A probe silent for this long (and ten intervals) is started again.", 5, 3600)
+    ] = 60.0
+    retry_min_seconds: Annotated[
+        float, _number("Longest wait before the first new try; it doubles with each.", 0.1, 3600)
+    ] = 1.0
+    retry_max_seconds: Annotated[float, _number("Longest wait between two tries.", 1, 3600)] = 60.0
+    refused_retry_seconds: Annotated[
+        float, _number("Wait after a refused login or host key, if nobody asks sooner.", 10, 86400)
+    ] = 300.0
+
+
+class Ssh(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How to log in. What is empty here is taken from the ssh configuration."""
+
+    config_file: Annotated[str, _text("The ssh configuration to read. Empty: ~/.ssh/config.")] = ""
+    known_hosts: Annotated[str, _text("File of known host keys. Empty: those that ssh would read.")] = ""
+    user: Annotated[str, _text("Login name where the inventory and the ssh configuration give none. Empty: yours.")] = (
+        ""
+    )
+    port: Annotated[
+        int, _number("Port where the inventory gives none. 0: that of the ssh configuration.", 0, 65535)
+    ] = 0
+    identity_files: Annotated[tuple[str, ...], _text("Private keys to offer. Empty: those that ssh would offer.")] = ()
+    agent: Annotated[bool, _text("Offer the keys of the running ssh agent.")] = True
+    keepalive_seconds: Annotated[float, _number("Silence after which a sign of life is asked for.", 1, 3600)] = 5.0
+    keepalive_count: Annotated[
+        int, _number("Unanswered signs of life after which the connection is given up.", 1, 100)
+    ] = 3
+    connect_timeout_seconds: Annotated[
+        float, _number("Deadline over name lookup, TCP, key exchange and login together.", 0.5, 600)
+    ] = 10.0
+    start_timeout_seconds: Annotated[
+        float, _number("Deadline from the name lookup to the probe being ready.", 1, 600)
+    ] = 15.0
+    handshakes_at_once: Annotated[int, _number("Logins under way at any moment, over all nodes.", 1, 1024)] = 32
+    handshakes_per_host: Annotated[
+        int, _number("Logins under way at any moment to one address or through one jump host.", 1, 128)
+    ] = 5
+    unchecked_hosts: Annotated[
+        str, _text('Hosts whose keys are NOT checked, for example "lab[01-02]". Shown on the console.')
+    ] = ""
+
+
+class InventoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which nodes there are."""
+
+    nodes: Annotated[
+        str, _text('The nodes, for example "gpu[001-064],login1". Empty: those of the racks, else leaves.')
+    ] = ""
+    hosts_file: Annotated[str, _text("File with more nodes, one entry a line; relative to this file. Empty: none.")] = (
+        ""
+    )
+    default_group: Annotated[
+        str, _text("Group, rack or leaf that is watched when no HOSTS are given. Empty: every node.")
+    ] = ""
+
+
+class HostOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How to reach one node (or a folded set of them) where it differs."""
+
+    host: Annotated[str, _text("Host name or address to connect to. Empty: the node's name.")] = ""
+    user: Annotated[str, _text("User to log in as. Empty: as for every node.")] = ""
+    port: Annotated[int, _number("Port to connect to. 0: as for every node.", 0, 65535)] = 0
+
+
+class Expect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What hardware must be there. Without nodes and group it holds for every node."""
+
+    nodes: Annotated[str, _text('The nodes it holds for, for example "gpu[001-064]".')] = ""
+    group: Annotated[str, _text("Instead of nodes: the group, rack or leaf it holds for.")] = ""
+    device: Annotated[
+        str, _text('What width is about: "gpu", "nic", "nvme", "0000:17:00.0" or vendor:device "15b3:1021".')
+    ] = ""
+    width: Annotated[int | None, _text("PCIe lanes that the device must have: 1, 2, 4, 8, 16 or 32.")] = None
+    gpus: Annotated[int | None, _text("GPUs that each node must have.")] = None
+
+
+class RuleOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Changes to a built-in rule. What is not written stays as built in."""
+
+    enabled: Annotated[bool | None, _text("false switches the rule off; the console says so.")] = None
+    warning: Annotated[float | None, _text("Limit at which it warns.")] = None
+    critical: Annotated[float | None, _text("Limit at which it is critical.")] = None
+    clear: Annotated[float | None, _text("Limit at which it clears.")] = None
+    for_seconds: Annotated[float | None, _text("How long the limit must be passed first.")] = None
+    for_polls: Annotated[int | None, _text("How many readings in a row must pass the limit first.")] = None
+    groups: Annotated[tuple[str, ...] | None, _text("Groups, racks or leaves it holds for; not given: all.")] = None
+    hint: Annotated[str | None, _text("What to do, shown with the alert.")] = None
+
+
+class Console(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How the console draws."""
+
+    theme: Annotated[str, _text("Theme to draw with. Empty: the built-in one.")] = ""
+    refresh_seconds: Annotated[float, _number("Shortest time between two drawings of new values.", 0.1, 60)] = 0.5
+    ascii: Annotated[bool, _text("Draw with plain ASCII only.")] = False
+    mouse: Annotated[bool, _text("Take mouse input.")] = True
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The flight recorder."""
+
+    max_megabytes: Annotated[
+        float, _number("A recording stops at this size and says so. 0: no limit.", 0, 1_000_000)
+    ] = 0.0
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Everything that can be configured."""
+
+    poll: Poll = Poll()
+    ssh: Ssh = Ssh()
+    inventory: InventoryConfig = InventoryConfig()
+    console: Console = Console()
+    record: Record = Record()
+    racks: dict[str, str] = {}
+    leaves: dict[str, str] = {}
+    groups: dict[str, str] = {}
+    host: dict[str, HostOverride] = {}
+    expect: tuple[Expect, ...] = ()
+    rules: dict[str, RuleOverride] = {}
+
+
+SECTIONS: dict[str, type[msgspec.Struct]] = {
+    "poll": Poll,
+    "ssh": Ssh,
+    "inventory": InventoryConfig,
+    "console": Console,
+    "record": Record,
+}
+"""Tables with fixed keys."""
+NAMED: dict[str, Any] = {
+    "racks": str,
+    "leaves": str,
+    "groups": str,
+    "host": HostOverride,
+    "rules": RuleOverride,
+}
+"""Tables whose keys are names that the operator chooses, and what each holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration and where it came from."""
+
+    config: Config = field(default_factory=Config)
+    path: Path | None = None
+    """The file read; None: there was none."""
+    lines: Mapping[str, int] = field(default_factory=dict)
+    """Key path to line of the file."""
+    given: Mapping[str, str] = field(default_factory=dict)
+    """Key path to the command line or environment variable that set it."""
+
+    def origin(self, key: str) -> str:
+        """Where *key* came from: ``default``, ``file:line``, ``command line`` or ``environment NAME``."""
+        if key in self.given:
+            return self.given[key]
+        line = self.line(key)
+        return f"{self.path}:{line}" if line else "default"
+
+    def line(self, key: str) -> int:
+        """The line of the file that sets *key*; 0 if none does."""
+        return 0 if key in self.given else self.lines.get(key, 0)
+
+    def error(self, key: str, message: str) -> ConfigError:
+        """Return the error that says *message* about *key*, with its place."""
+        where = self.given.get(key) or (str(self.path) if self.path else "")
+        line, above = self.line(key), key
+        while not line and above and key not in self.given:
+            above = parent(above)
+            line = self.line(above)
+        return ConfigError(message, file=where, key=key, line=line)
+
+    def beside(self, path: str) -> Path:
+        """Return *path* with ``~`` resolved; a relative one stands beside the config file."""
+        found = Path(path).expanduser()
+        return found if found.is_absolute() or self.path is None else self.path.parent / found
+
+
+def default_path(environ: Mapping[str, str] | None = None) -> tuple[Path, bool]:
+    """Return where the config is looked for, and whether it must be there (``CLUSTERTOP_CONFIG``)."""
+    environ = os.environ if environ is None else environ
+    if named := environ.get("CLUSTERTOP_CONFIG"):
+        return Path(named).expanduser(), True
+    base = environ.get("XDG_CONFIG_HOME", "")
+    folder = Path(base) if base.startswith("/") else Path("~/.config").expanduser()
+    return folder / "clustertop" / "config.toml", False
+
+
+def load(
+    path: str | Path | None = None,
+    *,
+    known_rules: Collection[str] | None = None,
+    overrides: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Loaded:
+    """Read and check the configuration.
+
+    Args:
+        path: the file; None looks in the default places, where a missing one gives the defaults.
+        known_rules: names that ``[rules.NAME]`` may have; None takes any.
+        overrides: values from the command line, by key path (``poll.interval_seconds``).
+        environ: the environment; None takes this process's.
+
+    Raises:
+        ConfigError: the file cannot be read, is not TOML, or has a key or value that is not right.
+    """
+    environ = os.environ if environ is None else environ
+    file, needed = (Path(path).expanduser(), True) if path is not None else default_path(environ)
+    data, lines = read_toml(file, needed=needed)
+    found = file if data is not None else None
+    data = data or {}
+    given: dict[str, str] = {}
+    for variable, (section, name) in ENVIRONMENT.items():
+        if variable in environ:
+            _put(data, section, name, environ[variable])
+            given[dotted(section, name)] = f"environment {variable}"
+    for key, value in (overrides or {}).items():
+        if value is not None:
+            section, _, name = key.partition(".")
+            _put(data, section, name, value)
+            given[key] = "command line"
+    loaded = Loaded(_decode(data, Loaded(path=found, lines=lines, given=given)), found, lines, given)
+    _check(loaded, known_rules)
+    return loaded
+
+
+def _put(data: dict[str, Any], section: str, name: str, value: object) -> None:
+    table = data.setdefault(section, {})
+    if isinstance(table, dict):
+        table[name] = value
+
+
+def _decode(data: dict[str, Any], place: Loaded) -> Config:
+    reader = Reader(place)
+    reader.refuse_unknown(data, Config.__struct_fields__)
+    parts: dict[str, Any] = {}
+    for section, value in data.items():
+        if section in SECTIONS:
+            parts[section] = reader.convert(reader.table(value, (section,)), SECTIONS[section], (section,))
+        elif section in NAMED:
+            table = reader.table(value, (section,))
+            parts[section] = {
+                name: reader.convert(item, NAMED[section], (section, name)) for name, item in table.items()
+            }
+        else:
+            items = reader.array(value, (section,))
+            parts[section] = tuple(
+                reader.convert(item, Expect, (f"{section}[{number}]",)) for number, item in enumerate(items)
+            )
+    return Config(**parts)
+
+
+def _check(loaded: Loaded, known_rules: Collection[str] | None) -> None:
+    config = loaded.config
+    for name in ("interval_seconds", "pcie_interval_seconds"):
+        if getattr(config.poll, name) < 1 and not config.poll.unsafe:
+            raise loaded.error(f"poll.{name}", "must be at least 1 second, or write unsafe = true beside it")
+    poll = config.poll
+    if poll.stale_intervals <= poll.late_intervals:
+        least = f"{poll.late_intervals:g}"
+        raise loaded.error("poll.stale_intervals", f"must be more than late_intervals ({least})")
+    if poll.retry_max_seconds < poll.retry_min_seconds:
+        least = f"{poll.retry_min_seconds:g}"
+        raise loaded.error("poll.retry_max_seconds", f"must be at least retry_min_seconds ({least})")
+    if config.ssh.start_timeout_seconds < config.ssh.connect_timeout_seconds:
+        least = f"{config.ssh.connect_timeout_seconds:g}"
+        raise loaded.error("ssh.start_timeout_seconds", f"must be at least connect_timeout_seconds ({least})")
+    for number, expect in enumerate(config.expect):
+        _check_expect(loaded, f"expect[{number}]", expect)
+    for name, rule in config.rules.items():
+        key = dotted("rules", name)
+        if known_rules is not None and name not in known_rules:
+            raise loaded.error(key, f"is not a rule; {nearest(name, known_rules)}")
+        if rule.for_seconds is not None and rule.for_seconds < 0:
+            raise loaded.error(f"{key}.for_seconds", "must be 0 or more")
+        if rule.for_polls is not None and rule.for_polls < 1:
+            raise loaded.error(f"{key}.for_polls", "must be 1 or more")
+    for key in ("ssh.config_file", "ssh.known_hosts", "inventory.hosts_file"):
+        section, name = key.split(".")
+        value = getattr(getattr(config, section), name)
+        if value and not loaded.beside(value).is_file():
+            raise _no_file(loaded, key, value)
+    for identity in config.ssh.identity_files:
+        if not loaded.beside(identity).is_file():
+            raise _no_file(loaded, "ssh.identity_files", identity)
+
+
+def _no_file(loaded: Loaded, key: str, path: str) -> ConfigError:
+    return loaded.error(key, f"names {loaded.beside(path)}, where there is no file; correct the path")
+
+
+def _check_expect(loaded: Loaded, key: str, expect: Expect) -> None:
+    if expect.nodes and expect.group:
+        raise loaded.error(f"{key}.group", "cannot stand beside nodes; write one of them")
+    if expect.width is None and expect.gpus is None:
+        raise loaded.error(key, "expects nothing; write gpus = 8, or device and width")
+    if expect.width is not None and expect.width not in (1, 2, 4, 8, 12, 16, 32):
+        raise loaded.error(f"{key}.width", f"must be 1, 2, 4, 8, 12, 16 or 32 lanes, not {expect.width}")
+    if expect.width is not None and not expect.device:
+        raise loaded.error(f"{key}.device", 'is missing beside width; write device = "gpu", "nic" or "nvme"')
+    if expect.device and not _DEVICE.fullmatch(expect.device):
+        kinds = ("gpu", "nic", "nvme")
+        close = nearest(expect.device, kinds) if expect.device.isalpha() else ""
+        raise loaded.error(
+            f"{key}.device",
+            f"must be {', '.join(kinds)}, a PCI address like 0000:17:00.0 or vendor:device like 15b3:1021, "
+            f'not "{clean(expect.device, 60)}"' + (f"; {close}" if close.startswith("did") else ""),
+        )
+    if expect.device and expect.width is None:
+        raise loaded.error(f"{key}.width", "is missing beside device; write width = 16")
+    if expect.gpus is not None and not 0 <= expect.gpus <= 1024:
+        raise loaded.error(f"{key}.gpus", f"must be from 0 to 1024, not {expect.gpus}")

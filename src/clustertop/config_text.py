@@ -1,0 +1,173 @@
+"""The configuration as text: the commented template, the effective values, the reference for the docs."""
+
+from __future__ import annotations
+
+import json
+import typing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from clustertop.config import NAMED, SECTIONS, Config, Expect, Loaded
+from clustertop.config_read import dotted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import msgspec
+
+_HEAD = """\
+# clustertop configuration. Every value below is the default; uncomment a line to change it.
+# `clustertop config check` reads it without starting anything, `clustertop config show` says where each value
+# came from. Hosts are written as gpu[001-064],login1 or @group, @rack:r1, @leaf:leaf1, user@host:port.
+"""
+_NAMED_TEXT = {
+    "racks": ("Racks and the nodes in them. A node may be in one rack only.", 'r1 = "gpu[001-016]"'),
+    "leaves": ("Leaf switches and the nodes below them.", 'leaf1 = "gpu[001-032]"'),
+    "groups": (
+        "Groups of nodes for @NAME. They may overlap and contain each other.",
+        'a100 = "gpu[001-064]"',
+    ),
+}
+_EXAMPLES = {
+    "host": {"host": "10.0.0.1", "user": "ops", "port": 2222},
+    "expect": {"nodes": "gpu[001-064]", "group": "a100", "device": "gpu", "width": 16, "gpus": 8},
+    "rules": {
+        "enabled": False,
+        "warning": 80.0,
+        "critical": 90.0,
+        "clear": 75.0,
+        "for_seconds": 10.0,
+        "for_polls": 2,
+        "groups": ["a100"],
+        "hint": "Call the data centre.",
+    },
+}
+_HEADERS = {"host": '[host."gpu001"]', "expect": "[[expect]]", "rules": "[rules.gpu_temperature]"}
+_STRUCTS = {"host": NAMED["host"], "expect": Expect, "rules": NAMED["rules"]}
+_WORDS = {float: "number", int: "whole number", str: "text", bool: "true or false"}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One key that a struct of the configuration has."""
+
+    name: str
+    kind: str
+    """In words: ``number``, ``text``, ``list of text`` ..."""
+    default: Any
+    description: str
+    limits: str
+    """``0.1 to 3600``, or empty."""
+
+
+def settings(struct: type[msgspec.Struct]) -> list[Setting]:
+    """Return the keys of *struct*, in order, with what their annotations say."""
+    found = []
+    hints = typing.get_type_hints(struct, include_extras=True)
+    defaults = struct()
+    for name in struct.__struct_fields__:
+        kind, meta = typing.get_args(hints[name])
+        inner = next((part for part in typing.get_args(kind) if part is not type(None)), kind)
+        many = tuple in (typing.get_origin(kind), typing.get_origin(inner))
+        words = "list of text" if many else _WORDS[inner]
+        limits = "" if meta.ge is None else f"{meta.ge:g} to {meta.le:g}" if meta.le < 1e6 else f"at least {meta.ge:g}"
+        found.append(Setting(name, words, getattr(defaults, name), meta.description or "", limits))
+    return found
+
+
+def template() -> str:
+    """Return a config file that says everything there is to say, every value commented out."""
+    parts = [_HEAD]
+    for section, struct in SECTIONS.items():
+        parts.append(f"\n# {_summary(struct)}\n[{section}]\n")
+        parts += [f"# {one.description}\n# {one.name} = {value(one.default)}\n" for one in settings(struct)]
+    for section, (text, example) in _NAMED_TEXT.items():
+        parts.append(f"\n# {text}\n[{section}]\n# {example}\n")
+    for section, struct in _STRUCTS.items():
+        parts.append(f"\n# {_summary(struct)} Keep the lines that you need.\n# {_HEADERS[section]}\n")
+        parts += [
+            f"# {one.name} = {value(_EXAMPLES[section][one.name])}  # {one.description}\n" for one in settings(struct)
+        ]
+    return "".join(parts)
+
+
+def show(loaded: Loaded) -> str:
+    """Return the effective configuration as TOML, each value with where it came from."""
+    parts = [f"# read from {loaded.path}\n" if loaded.path else "# no config file: defaults\n"]
+    for header, table, rows in _tables(loaded.config):
+        parts.append(f"\n{header}\n")
+        for name, item in rows:
+            parts.append(f"{dotted(name)} = {value(item)}  # {loaded.origin(f'{table}.{dotted(name)}')}\n")
+    return "".join(parts)
+
+
+def as_json(loaded: Loaded) -> str:
+    """Return the effective configuration as JSON: ``file``, and per key path its ``value`` and ``origin``."""
+    values = {
+        f"{table}.{dotted(name)}": {"value": item, "origin": loaded.origin(f"{table}.{dotted(name)}")}
+        for _, table, rows in _tables(loaded.config)
+        for name, item in rows
+    }
+    return json.dumps({"file": str(loaded.path) if loaded.path else None, "values": values}, indent=1)
+
+
+def reference() -> str:
+    """Return the tables of docs/configuration.md, from the structs."""
+    parts = []
+    for section, struct in {**SECTIONS, **_STRUCTS}.items():
+        header = _HEADERS.get(section, f"[{section}]")
+        parts.append(f"### `{header}`\n\n{_summary(struct)}\n\n| key | is | default | |\n|---|---|---|---|\n")
+        for one in settings(struct):
+            kind = f"{one.kind}, {one.limits}" if one.limits else one.kind
+            default = "–" if one.default is None else f"`{value(one.default)}`"
+            parts.append(f"| `{one.name}` | {kind} | {default} | {one.description} |\n")
+        parts.append("\n")
+    for section, (text, example) in _NAMED_TEXT.items():
+        parts.append(f"### `[{section}]`\n\n{text}\n\n```toml\n[{section}]\n{example}\n```\n\n")
+    return "".join(parts).rstrip("\n") + "\n"
+
+
+def value(item: object) -> str:
+    """Return *item* as TOML writes it.
+
+    Raises:
+        TypeError: TOML has no way to write it.
+    """
+    if isinstance(item, bool):
+        return "true" if item else "false"
+    if isinstance(item, int | float):
+        return repr(item)
+    if isinstance(item, str):
+        return json.dumps(item, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(item, list | tuple):
+        return "[" + ", ".join(value(part) for part in item) + "]"
+    raise TypeError(f"{type(item).__name__} has no place in a config")
+
+
+def _tables(config: Config) -> Iterator[tuple[str, str, list[tuple[str, Any]]]]:
+    """Yield each table that is not empty: its header, its key path, its rows."""
+    for section in SECTIONS:
+        yield f"[{section}]", section, _rows(getattr(config, section))
+    for section in NAMED:
+        entries: dict[str, Any] = getattr(config, section)
+        if section in _NAMED_TEXT and entries:
+            yield f"[{section}]", section, list(entries.items())
+        elif section not in _NAMED_TEXT:
+            for name, entry in entries.items():
+                key = dotted(section, name)
+                yield f"[{key}]", key, _written(entry)
+    for number, expect in enumerate(config.expect):
+        yield "[[expect]]", f"expect[{number}]", _written(expect)
+
+
+def _rows(struct: msgspec.Struct) -> list[tuple[str, Any]]:
+    return [(name, getattr(struct, name)) for name in struct.__struct_fields__]
+
+
+def _written(struct: msgspec.Struct) -> list[tuple[str, Any]]:
+    defaults = type(struct)()
+    return [(name, item) for name, item in _rows(struct) if item != getattr(defaults, name)]
+
+
+def _summary(struct: type[msgspec.Struct]) -> str:
+    return (struct.__doc__ or "").strip()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from clustertop.config import Config, ConfigError, Loaded
 from clustertop.config_read import dotted, nearest
 from clustertop.hosts import MAX_NODES, NotationError, Target, expand, expand_all, expand_names, fold
-from clustertop.model import NodeInfo
+from clustertop.model import LOCAL_HOST, NodeInfo
 from clustertop.text import clean
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Inventory:
 def local_inventory() -> Inventory:
     """Return the inventory of this machine alone, read without ssh."""
     name = clean(platform.node(), 253) or "localhost"
-    return Inventory((NodeInfo(name=name),), local=True, index={name: 0})
+    return Inventory((NodeInfo(name=name, host=LOCAL_HOST),), local=True, index={name: 0})
 
 
 def resolve(

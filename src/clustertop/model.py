@@ -59,6 +59,10 @@ class Severity(enum.IntEnum):
     CRITICAL = 3
 
 
+LOCAL_HOST = "local:"
+"""As a node's ``host``: this machine, without SSH."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
     """A node of the inventory. Its identity is ``name``; the rest says how to reach it and where it stands."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 import resource
 from typing import TYPE_CHECKING, Self
 
-from clustertop.model import LinkEvent, LinkState
+from clustertop.model import LOCAL_HOST, LinkEvent, LinkState
 from clustertop.poll.node import NodeLink, Sink
 from clustertop.text import clean
 from clustertop.wire.local import LocalTransport
@@ -15,15 +16,13 @@ from clustertop.wire.ssh import Dialer, SshTransport
 from clustertop.wire.transport import REASON_LIMIT, PollSettings, Transport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from types import TracebackType
 
     from clustertop.clock import Clock
     from clustertop.model import NodeInfo, Request
     from clustertop.wire.transport import Receiver
 
-LOCAL_HOST = "local:"
-"""As ``NodeInfo.host``: this machine, without SSH."""
 CLOSE_SECONDS = 2.0
 JUMPS_CLOSE_SECONDS = 0.4
 """Of ``CLOSE_SECONDS``, what is kept for the jump hosts, which go last."""
@@ -44,6 +43,7 @@ class Fleet:
         settings: how nodes are reached, and how often they are read.
         sink: gets frames and link events, from the event loop.
         clock: ours.
+        unchecked: names of the nodes whose host keys the operator has said not to check.
         body: compressed modules to run on the nodes; None: the probe's own.
         rng: where the jitter comes from.
     """
@@ -55,6 +55,7 @@ class Fleet:
         sink: Sink,
         clock: Clock,
         *,
+        unchecked: Collection[str] = (),
         body: bytes | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -62,9 +63,11 @@ class Fleet:
         self._settings = settings
         self._sink = sink
         self._clock = clock
+        self._unchecked = frozenset(unchecked)
         self._body = body
         self._rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
         self._dialer: Dialer | None = None
+        self._lax: Dialer | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._closing = False
         self.links: list[NodeLink] = []
@@ -77,10 +80,12 @@ class Fleet:
         raise_descriptor_limit(len(self._nodes), agent=self._settings.agent)
         settings = self._settings
         self._dialer = Dialer(settings)
+        if self._unchecked:
+            self._lax = Dialer(dataclasses.replace(settings, check_host_keys=False))
         spread = min(settings.interval_seconds, START_SPREAD_SECONDS * len(self._nodes))
         for index, node in enumerate(self._nodes):
             link = NodeLink(
-                index, self._maker(node, self._dialer), settings, self._sink, self._clock, self._rng
+                index, self._maker(node, self._dialer_of(node)), settings, self._sink, self._clock, self._rng
             )
             self.links.append(link)
             delay = self._rng.uniform(0.0, spread) if len(self._nodes) > 1 else 0.0
@@ -98,8 +103,9 @@ class Fleet:
 
     def request(self, request: Request) -> None:
         """Pass *request* on to its node, or to all. Does not wait for an answer."""
-        if request.body.get("do") == "retry" and self._dialer is not None:
-            self._dialer.forget_failures()
+        if request.body.get("do") == "retry":
+            for dialer in self._dialers:
+                dialer.forget_failures()
         links = self.links if request.node is None else self.links[request.node : request.node + 1]
         for link in links:
             link.request(request.body)
@@ -114,9 +120,20 @@ class Fleet:
         self._tasks = [task for task in self._tasks if not task.done()]
         for task in self._tasks:
             task.cancel()  # a second time: it gives up waiting for the goodbye
-        dialer, self._dialer = self._dialer, None
-        if dialer is not None:
-            await dialer.close(JUMPS_CLOSE_SECONDS)
+        dialers = self._dialers
+        self._dialer = self._lax = None
+        if dialers:
+            await asyncio.gather(*(dialer.close(JUMPS_CLOSE_SECONDS) for dialer in dialers))
+
+    @property
+    def _dialers(self) -> list[Dialer]:
+        return [dialer for dialer in (self._dialer, self._lax) if dialer is not None]
+
+    def _dialer_of(self, node: NodeInfo) -> Dialer:
+        dialer = self._lax if node.name in self._unchecked else self._dialer
+        if dialer is None:
+            raise RuntimeError("the fleet has not been started")
+        return dialer
 
     def _maker(self, node: NodeInfo, dialer: Dialer) -> Callable[[Receiver, Callable[[], None]], Transport]:
         def make(receiver: Receiver, started: Callable[[], None]) -> Transport:

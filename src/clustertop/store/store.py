@@ -35,8 +35,8 @@ _UNCHANGED = TablePart()
 _GROUP_COLUMNS = tuple(host.GROUP.index[name] for name in (
     "group_state", "hung", "failed", "interval_seconds", "reading_seconds"))
 _KEEP = {
-    "node": ("link_state", "reachable", "frame_age_seconds", "gpus_known"),
-    "group": ("group_age_seconds", "age_intervals", "interval_seconds"),
+    "node": ("link_state", "reachable", "frame_age_seconds", "frames_missed", "gpus_known"),
+    "group": ("group_state", "hung", "failed", "group_age_seconds", "age_intervals", "interval_seconds"),
     "port": ("was_up", "virtual"),
     "pcie": ("endpoint", "width_expected_lanes"),
 }

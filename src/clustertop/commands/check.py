@@ -1,0 +1,61 @@
+"""``clustertop check``: one screening pass, a readable report, an exit status."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from clustertop.commands import common
+
+if TYPE_CHECKING:
+    import argparse
+
+    from clustertop.session import Plan
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``check``."""
+    common.add_hosts(parser)
+    parser.add_argument("--json", action="store_true", help="the report as JSON")
+    parser.add_argument("--seconds", type=float, default=5.0, metavar="S",
+                        help="how long to sample, for rates (5); for-durations do not apply")
+    parser.add_argument("--timeout", type=float, default=15.0, metavar="S",
+                        help="longest wait for nodes that do not answer (15)")
+    parser.epilog = (
+        "exit status: 2 if anything is critical, else 3 if anything could not be read,\n"
+        "else 1 for a warning, else 0; 3 also for a wrong config or argument")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make one pass and report."""
+    from clustertop.config import ConfigError
+
+    try:
+        plan, _ = common.load_plan(args)
+    except ConfigError as error:
+        return common.refuse(error)
+    return common.run_async(_check(plan, args))
+
+
+async def _check(plan: Plan, args: argparse.Namespace) -> int:
+    import asyncio
+    import dataclasses
+    import json
+
+    from clustertop import report
+    from clustertop.session import Session
+
+    async with Session(dataclasses.replace(plan, rules=report.momentary(plan.rules))) as session:
+        await session.wait_readings(2, args.timeout)
+        await asyncio.sleep(max(args.seconds, 0.0))
+        session.evaluate()
+        snapshot = session.snapshot
+    assert snapshot is not None
+    for note in plan.notes:
+        print(f"note: {note}", file=sys.stderr)
+    made = report.make(snapshot)
+    if args.json:
+        print(json.dumps(report.as_object(made), ensure_ascii=False, indent=1))
+    else:
+        print("\n".join(report.lines(made)))
+    return made.status

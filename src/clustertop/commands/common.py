@@ -1,0 +1,71 @@
+"""What the commands that look at nodes share: their arguments, and the plan made of them."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Coroutine
+
+    from clustertop.config import Loaded
+    from clustertop.session import Plan
+
+EXIT_OK, EXIT_WARNING, EXIT_CRITICAL, EXIT_UNKNOWN = 0, 1, 2, 3
+
+
+def add_hosts(parser: argparse.ArgumentParser) -> None:
+    """HOSTS and what says how they are reached and read."""
+    parser.add_argument("hosts", nargs="*", metavar="HOSTS",
+                        help="gpu[001-064],login1  @group  user@host:port; none: the config's, else this machine")
+    parser.add_argument("-c", "--config", metavar="FILE", help="another configuration file")
+    parser.add_argument("--hosts-file", metavar="FILE", help="a file with one entry of HOSTS a line")
+    parser.add_argument("--interval", type=float, metavar="SECONDS", help="time between two readings of a node (2)")
+    parser.add_argument("--unsafe", action="store_true", default=None,
+                        help="allow intervals below 1 second, which cost the nodes more")
+
+
+def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
+    """Return what a session needs, and the configuration it came from.
+
+    Raises:
+        ConfigError: the configuration, HOSTS or a rule is not right; its text is one sentence.
+    """
+    from clustertop.config import load
+    from clustertop.inventory import resolve
+    from clustertop.rules.spec import apply, builtin
+    from clustertop.session import Plan
+    from clustertop.settings import expect_gpus, expect_width, poll_settings
+    from clustertop.store.view import Freshness
+
+    rules = builtin()
+    loaded = load(args.config, known_rules=rules,
+                  overrides={"poll.interval_seconds": args.interval, "poll.unsafe": args.unsafe})
+    inventory = resolve(args.hosts, loaded, args.hosts_file)
+    poll = loaded.config.poll
+    notes = list(inventory.notes)
+    if inventory.unchecked:
+        few = ", ".join(sorted(inventory.unchecked)[:3]) + (" ..." if len(inventory.unchecked) > 3 else "")
+        notes.append(f"host keys are not checked for {len(inventory.unchecked)} nodes: {few}")
+    plan = Plan(
+        inventory, poll_settings(loaded), apply(rules, loaded.config.rules), expect_width(inventory),
+        expect_gpus(inventory), Freshness(poll.late_intervals, poll.stale_intervals), notes=tuple(notes))
+    return plan, loaded
+
+
+def run_async(main: Coroutine[object, object, int]) -> int:
+    """Run *main* to its end; a fleet too large for this process's limits is one sentence and status 3."""
+    from clustertop.poll.fleet import DescriptorLimitError
+    from clustertop.session import run
+
+    try:
+        return run(main)
+    except DescriptorLimitError as error:
+        return refuse(error)
+
+
+def refuse(error: object) -> int:
+    """Say on stderr what was wrong; returns the exit status for it."""
+    print(f"clustertop: {error}", file=sys.stderr)
+    return EXIT_UNKNOWN

@@ -1,0 +1,68 @@
+"""``clustertop watch``: headless, one line per transition, append-only."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from clustertop.commands import common
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from clustertop.model import Transition
+    from clustertop.session import Plan
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``watch``."""
+    common.add_hosts(parser)
+    parser.add_argument("--json", action="store_true", help="NDJSON: one object per line")
+    parser.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="end after this long")
+    parser.add_argument("--record", metavar="FILE", help="also write the flight recorder's file")
+    parser.epilog = "ends on SIGINT, SIGTERM or SIGHUP, or when its output is closed"
+
+
+def printer(*, as_json: bool) -> Callable[[list[Transition]], None]:
+    """A listener that prints each transition on a line of its own, at once."""
+    from clustertop import plain
+
+    form = plain.transition_json if as_json else plain.transition_line
+
+    def say(changes: list[Transition]) -> None:
+        sys.stdout.write("".join(form(change) + "\n" for change in changes))
+        sys.stdout.flush()
+
+    return say
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print transitions until the end."""
+    from clustertop.config import ConfigError
+    from clustertop.record import RecordingError
+
+    try:
+        plan, _ = common.load_plan(args)
+        return common.run_async(follow(plan, seconds=args.seconds, as_json=args.json, record=args.record))
+    except (ConfigError, RecordingError) as error:
+        return common.refuse(error)
+
+
+async def follow(
+    plan: Plan, *, seconds: float | None, as_json: bool, record: str | None = None, force: bool = False,
+    max_bytes: int = 0, say: bool = True,
+) -> int:
+    """Run a session without a screen. Returns the exit status: 0, or 128 and the signal that ended it."""
+    from clustertop.commands.ending import until_ended
+    from clustertop.record import recording
+    from clustertop.session import Session
+
+    for note in plan.notes:
+        print(f"note: {note}", file=sys.stderr)
+    print(f"clustertop: watching {plan.inventory.folded}", file=sys.stderr)
+    with recording(record, plan, force=force, max_bytes=max_bytes) as tap:
+        async with Session(plan, tap=tap) as session:
+            if say:
+                session.core.listen(printer(as_json=as_json))
+            return await until_ended(session, seconds)

@@ -1,0 +1,124 @@
+"""What can go wrong in the demo cluster: names, the operator's notation, and which node each fault hits."""
+
+from __future__ import annotations
+
+import difflib
+import random
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from clustertop.demo.plan import Plan
+
+START_SECONDS = 3.0
+"""After the first frame, unless the operator says otherwise."""
+
+FAULTS = {
+    "x8": "a GPU's link trains at x8, expected x16",
+    "x8-switch": "the uplink of a PCIe switch trains at x8, and everything below it shares that",
+    "rdma-errors": "symbol errors, link recoveries and out-of-sequence packets rise on one port",
+    "port-flap": "an InfiniBand port goes down and comes back, again and again",
+    "gpu-lost": "a GPU falls off the bus",
+    "gpu-hung": "an NVML call does not return; the other groups go on",
+    "hot-gpu": "a GPU heats up to its slowdown limit and is slowed down",
+    "straggler": "a GPU stays behind its peers (its alert takes two minutes)",
+    "node-down": "a node goes away: its connections end and new ones are refused",
+    "noisy-shell": "greetings, JSON-like noise and escape sequences before, between and after the frames",
+}
+NEED_WORK = frozenset({"hot-gpu", "straggler"})
+"""Faults that only show on a node that trains."""
+
+_FORM = re.compile(r"^(?P<name>[^@:]*)(?:@(?P<node>[^:]*))?(?::(?P<start>.*))?$", re.DOTALL)
+
+
+class FaultError(ValueError):
+    """A fault that the operator asked for makes no sense. The text says which, and what would."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault as the operator asked for it: ``NAME``, ``NAME@NODE``, ``NAME:SECONDS`` or ``NAME@NODE:SECONDS``."""
+
+    name: str
+    node: str = ""
+    """Empty: one is picked by the seed."""
+    start_seconds: float = START_SECONDS
+    """After the first frame."""
+
+    def __str__(self) -> str:
+        node = f"@{self.node}" if self.node else ""
+        return f"{self.name}{node}:{self.start_seconds:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A fault with its place: the node, and the GPU or port there."""
+
+    name: str
+    node: int
+    device: int
+    """Number of the GPU, or of the compute port, from 0 to 7."""
+    start_seconds: float
+
+
+def parse(text: str) -> Fault:
+    """Return the fault that *text* names. Raises FaultError."""
+    match = _FORM.match(text.strip())
+    name = match["name"].strip().lower() if match else ""
+    if match is None or name not in FAULTS:
+        near = difflib.get_close_matches(name, FAULTS, 1, 0.0)
+        raise FaultError(
+            f"--fault {text}: there is no fault {name!r}; did you mean {near[0]}? There are: {', '.join(FAULTS)}"
+        )
+    start = START_SECONDS
+    if match["start"] is not None:
+        try:
+            start = float(match["start"])
+        except ValueError:
+            start = -1.0
+        if not 0.0 <= start <= 86400.0:
+            raise FaultError(
+                f"--fault {text}: {match['start']!r} is no start; it is seconds after the first frame, 0 to 86400"
+            )
+    if match["node"] == "":
+        raise FaultError(f"--fault {text}: no node after '@'; for example {name}@gpu001")
+    return Fault(name, match["node"] or "", start)
+
+
+def place(faults: Iterable[Fault], plan: Plan, seed: int) -> list[Placed]:
+    """Return *faults* with the places that they hit; each has a node of its own while there are enough.
+
+    Raises:
+        FaultError: a fault names a node that the plan does not have.
+    """
+    names = [node.name for node in plan.nodes]
+    rng = random.Random(f"{seed}/faults")  # noqa: S311 - a repeatable choice, not a secret
+    wanted = list(faults)
+    taken = {_find(fault, names) for fault in wanted if fault.node}
+    out = []
+    for fault in wanted:
+        if fault.node:
+            node = _find(fault, names)
+        else:
+            node = _pick(fault, plan, taken, rng)
+            taken.add(node)
+        out.append(Placed(fault.name, node, rng.randrange(8), fault.start_seconds))
+    return out
+
+
+def _find(fault: Fault, names: Sequence[str]) -> int:
+    if fault.node in names:
+        return names.index(fault.node)
+    if fault.node.isdecimal() and 1 <= int(fault.node) <= len(names):
+        return int(fault.node) - 1
+    raise FaultError(
+        f"--fault {fault.name}@{fault.node}: the demo has no such node; its nodes are {names[0]} to {names[-1]}"
+    )
+
+
+def _pick(fault: Fault, plan: Plan, taken: set[int], rng: random.Random) -> int:
+    able = [number for number, node in enumerate(plan.nodes) if node.job >= 0 or fault.name not in NEED_WORK]
+    return rng.choice([number for number in able if number not in taken] or able)

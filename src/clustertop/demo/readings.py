@@ -1,0 +1,159 @@
+"""One node's readings at the simulator's moment, as the probe would hand them to its encoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from clustertop.demo import machine as fixed
+from clustertop.probe.frames import Err, Group, Table
+
+if TYPE_CHECKING:
+    from clustertop.demo.faults import Placed
+    from clustertop.demo.machine import Machine
+    from clustertop.demo.simulator import Simulator
+    from clustertop.probe.frames import Cell
+
+GROUPS = ("gpu", "pcie", "rdma", "host")
+COST_MS = {"gpu": 6.4, "pcie": 5.1, "rdma": 3.2, "host": 0.6}
+FLAP_SECONDS = 20.0
+FLAP_DOWN_SECONDS = 8.0
+LOST = Err("GPU is lost")
+HUNG_CALL = "nvmlDeviceGetUtilizationRates"
+_NET_FIXED = fixed.net_fixed()
+_PORT_DOWN = (("state", "1: DOWN"), ("phys_state", "2: Polling"), ("rate", "10 Gb/sec (4X SDR)"))
+_WIDTHS = fixed.GPU_COLUMNS.index("pcie_width") * fixed.GPUS
+
+
+@dataclass(slots=True)
+class Schedule:
+    """One connection's groups: their intervals, when each is read next, and their last readings."""
+
+    every: dict[str, float]
+    due: dict[str, float] = field(default_factory=dict)
+    groups: dict[str, Group] = field(default_factory=dict)
+
+    def tick_seconds(self) -> float:
+        """Return how often a frame is due."""
+        return min(self.every.values())
+
+
+class Node:
+    """Reads one machine of the simulated cluster."""
+
+    def __init__(self, number: int, machine: Machine, simulator: Simulator, faults: list[Placed]) -> None:
+        self.number = number
+        self.machine = machine
+        self._simulator = simulator
+        self._faults = faults
+
+    def active(self, name: str) -> Placed | None:
+        """Return the fault *name* of this node if it has begun."""
+        now = self._simulator.seconds
+        for one in self._faults:
+            if one.name == name and now >= one.start_seconds:
+                return one
+        return None
+
+    def update(self, schedule: Schedule, now: float) -> dict[str, Group]:
+        """Read the groups that are due at *now* (the demo's clock) and return all of them."""
+        at = self.machine.boot_seconds + self._simulator.seconds
+        for name, seconds in schedule.every.items():
+            if now < schedule.due.get(name, 0.0) - 0.02:
+                continue
+            schedule.due[name] = now + seconds
+            before = schedule.groups.get(name)
+            hung = self.active("gpu-hung") if name == "gpu" else None
+            if hung is not None and before is not None:
+                before.st, before.w = "hung", f"{HUNG_CALL}(GPU {hung.device})"
+                continue
+            count = before.n + 1 if before is not None else 1
+            schedule.groups[name] = Group(at, seconds, self._read(name), COST_MS[name], n=count)
+        return schedule.groups
+
+    def _read(self, name: str) -> dict[str, Table]:
+        if name == "gpu":
+            return {"gpu": self._gpu()}
+        if name == "pcie":
+            return {"pcie": self._pcie()}
+        if name == "rdma":
+            return {"port": self._port()}
+        return self._host()
+
+    def _gpu(self) -> Table:
+        cells: list[Cell] = self._simulator.blocks()[0][self.number].ravel().tolist()
+        cells += self.machine.gpu_fixed
+        narrow = self.active("x8")
+        if narrow is not None:
+            cells[_WIDTHS + narrow.device] = 8
+        lost = self.active("gpu-lost")
+        if lost is not None:
+            cells[lost.device :: fixed.GPUS] = [LOST] * len(fixed.GPU_COLUMNS)
+        return Table(self.machine.gpu_rows, fixed.GPU_COLUMNS, cells)
+
+    def _pcie(self) -> Table:
+        machine = self.machine
+        cells = machine.pcie_cells
+        rows = len(machine.pcie_rows)
+        narrow, uplink, lost = self.active("x8"), self.active("x8-switch"), self.active("gpu-lost")
+        if narrow or uplink or lost:
+            cells = list(cells)
+        if narrow is not None:
+            # Both ends of the link say so.
+            cells[machine.gpu_pcie[narrow.device]] = cells[machine.above[narrow.device][0]] = 8
+        if uplink is not None:
+            cells[machine.above[uplink.device][1]] = 8
+        if lost is not None:
+            # All ones on the bus: the kernel prints what it makes of them.
+            row = machine.gpu_pcie[lost.device]
+            cells[row], cells[2 * rows + row] = 63, "Unknown"
+        return Table(machine.pcie_rows, fixed.PCIE_COLUMNS, cells)
+
+    def _port(self) -> Table:
+        cells: list[Cell] = self._simulator.blocks()[1][self.number].ravel().tolist()
+        cells += self.machine.port_fixed
+        now = self._simulator.seconds
+        errors = self.active("rdma-errors")
+        if errors is not None:
+            age = now - errors.start_seconds
+            _add(cells, "c:symbol_error", errors.device, int(age * 3.0), 65535)
+            _add(cells, "c:link_error_recovery", errors.device, int(age / 15.0), 255)
+            _add(cells, "h:out_of_sequence", errors.device, int(age * 40.0))
+        flap = self.active("port-flap")
+        if flap is not None:
+            turn, into = divmod(now - flap.start_seconds, FLAP_SECONDS)
+            _add(cells, "c:link_downed", flap.device, int(turn) + 1, 255)
+            if into < FLAP_DOWN_SECONDS:
+                for column, text in _PORT_DOWN:
+                    cells[_port_cell(column, flap.device)] = text
+        return Table(self.machine.port_rows, fixed.PORT_COLUMNS, cells)
+
+    def _host(self) -> dict[str, Table]:
+        simulator = self._simulator
+        jiffies, idle, load1, load5, load15, free, got, sent = simulator.blocks()[2][self.number]
+        node: list[Cell] = [
+            fixed.CPUS, int(jiffies), int(idle), round(load1, 2), round(load5, 2), round(load15, 2),
+            fixed.HOST_MEMORY_BYTES, int(free), 0, 0, round(self.machine.boot_seconds + simulator.seconds, 2),
+            0.0, 0.0, 0.0,
+        ]  # fmt: skip
+        # Storage goes by RDMA, so the kernel sees little of it on those interfaces.
+        into = [int(got), int(got * 0.4), int(got * 0.37), int(got * 0.05)]
+        out = [int(sent), int(sent * 0.3), int(sent * 0.28), int(got * 0.05)]
+        net: list[Cell] = [*into, *out, *(value // 900 for value in into), *(value // 900 for value in out)]
+        for column in _NET_FIXED:
+            net += column
+        return {
+            "node": Table([("", {})], fixed.NODE_COLUMNS, node),
+            "net": Table(self.machine.net_rows, fixed.NET_COLUMNS, net),
+        }
+
+
+def _port_cell(column: str, port: int) -> int:
+    return fixed.PORT_COLUMNS.index(column) * fixed.PORTS + port
+
+
+def _add(cells: list[Cell], column: str, port: int, more: int, most: int = 1 << 62) -> None:
+    at = _port_cell(column, port)
+    before = cells[at]
+    assert isinstance(before, int)
+    cells[at] = min(before + more, most)

@@ -1,0 +1,168 @@
+"""A screening pass as a report: what is wrong, what differs, and what could not be checked.
+
+One pass cannot wait for a for-duration, so the rules are judged at once: a limit that is breached at the end of the
+sampling counts. What needs minutes to show (under-use, stragglers) is said to be momentary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from clustertop import __version__
+from clustertop.clock import iso
+from clustertop.model import Severity, reason
+from clustertop.plain import SEVERITY_WORDS, alert_object, node_state, table
+from clustertop.rules.outliers import Outlier, outliers
+from clustertop.signals import host
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from clustertop.core import Snapshot
+    from clustertop.model import Alert
+    from clustertop.rules.spec import Rule
+    from clustertop.store.view import FleetView
+
+EXIT_OK, EXIT_WARNING, EXIT_CRITICAL, EXIT_UNKNOWN = 0, 1, 2, 3
+SECTIONS = (("gpu", "GPU"), ("pcie", "PCIe"), ("port", "RDMA"), ("node", "nodes"), ("net", "network"))
+READING_RULES = frozenset({"node_unreachable", "node_stale", "probe_hung", "group_failed", "group_stale"})
+"""Rules that say that something could not be read, not that it is bad."""
+
+
+def momentary(rules: Mapping[str, Rule]) -> dict[str, Rule]:
+    """Return *rules* without for-durations, for a pass of a few seconds."""
+    out = {}
+    for name, rule in rules.items():
+        changes = {
+            level: msgspec.structs.replace(limit, for_seconds=0.0, for_polls=1)
+            for level in ("info", "warning", "critical") if (limit := getattr(rule, level)) is not None
+        }
+        out[name] = msgspec.structs.replace(rule, **changes)
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """How much one rule could judge."""
+
+    rule: str
+    table: str
+    title: str
+    known: int
+    unknown: int
+    why: str
+    """The commonest reason of the unknown ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The outcome of one pass."""
+
+    at: float
+    nodes: int
+    read: int
+    findings: tuple[Alert, ...]
+    """Verdicts on what was read, worst first."""
+    unread: tuple[tuple[str, str], ...]
+    """(node, why) of what could not be read."""
+    differences: tuple[Outlier, ...]
+    judged: tuple[Judged, ...]
+
+    @property
+    def status(self) -> int:
+        """2 if anything is critical; else 3 if anything could not be read; else 1 for a warning; else 0."""
+        worst = max((alert.severity for alert in self.findings), default=Severity.OK)
+        if worst >= Severity.CRITICAL:
+            return EXIT_CRITICAL
+        if self.unread:
+            return EXIT_UNKNOWN
+        return EXIT_WARNING if worst >= Severity.WARNING else EXIT_OK
+
+
+def make(snapshot: Snapshot) -> Report:
+    """The report on *snapshot*."""
+    view = snapshot.view
+    findings = tuple(alert for alert in snapshot.alerts if alert.rule not in READING_RULES)
+    unread = _unread(view)
+    return Report(view.wall, len(view.nodes), sum(node_state(view, row) == "up" for row in range(len(view.nodes))),
+                  findings, tuple(unread), tuple(outliers(view)), tuple(_judged(view, snapshot.engine.rules)))
+
+
+def _unread(view: FleetView) -> list[tuple[str, str]]:
+    out = []
+    groups = view["group"]
+    for row, node in enumerate(view.nodes):
+        state = node_state(view, row)
+        if state != "up":
+            said = view.link_reasons[row]
+            out.append((node.name, f"{state}: {said}" if said else state))
+            continue
+        for group in groups.rows_of(row):
+            condition = groups.value("group_state", int(group))
+            if condition is None or int(condition) in {host.HUNG, host.ERROR, host.WAIT}:
+                words = host.GROUP_WORDS.get(int(condition), "unknown") if condition is not None else "stale"
+                said = str(groups.attrs[group].get("said") or "")
+                out.append((node.name, f"{groups.keys[group]} {words}{': ' + said if said else ''}"))
+    return out
+
+
+def _judged(view: FleetView, rules: Mapping[str, Rule]) -> list[Judged]:
+    out = []
+    for name, rule in rules.items():
+        if not rule.enabled or name in READING_RULES:
+            continue
+        values, why = view[rule.table].col(rule.metric), view[rule.table].why_of(rule.metric)
+        unknown = np.isnan(values)
+        codes, counts = np.unique(why[unknown], return_counts=True)
+        common = reason(int(codes[counts.argmax()])) if len(codes) else ""
+        out.append(Judged(name, rule.table, rule.title, int((~unknown).sum()), int(unknown.sum()), common))
+    return out
+
+
+def lines(report: Report) -> list[str]:
+    """The report as text: worst first in each section, then what differs, then what was not checked."""
+    out = [f"clustertop check: {report.read} of {report.nodes} nodes read"]
+    for section, title in SECTIONS:
+        mine = [alert for alert in report.findings if alert.thing.table == section]
+        judged = [one for one in report.judged if one.table == section and one.known]
+        if mine:
+            out += ["", f"{title}: {len(mine)} finding{'s' if len(mine) > 1 else ''}"]
+            out += table(("", "node", "thing", "what"), [
+                (SEVERITY_WORDS[alert.severity], alert.thing.node, alert.thing.label, alert.message) for alert in mine
+            ], left=4)[1:]
+        elif judged:
+            out += ["", f"{title}: ok ({max(one.known for one in judged)} judged)"]
+    if report.differences:
+        out += ["", f"differences between peers: {len(report.differences)}"]
+        out += [f"  {one}" for one in report.differences]
+    if report.unread:
+        out += ["", f"could not be read: {len(report.unread)}"]
+        out += table(("node", "why"), report.unread, left=2)[1:]
+    unchecked = [one for one in report.judged if one.known == 0 and one.unknown]
+    partly = [one for one in report.judged if one.known and one.unknown]
+    nothing = [one for one in report.judged if one.known == 0 and not one.unknown]
+    if unchecked or partly or nothing:
+        out += ["", "not checked"]
+        out += [f"  {one.title}: none of {one.unknown} ({one.why})" for one in unchecked]
+        out += [f"  {one.title}: {one.unknown} of {one.known + one.unknown} ({one.why})" for one in partly]
+        out += [f"  {one.title}: nothing of the kind here" for one in nothing]
+    words = {EXIT_OK: "ok", EXIT_WARNING: "warning", EXIT_CRITICAL: "critical", EXIT_UNKNOWN: "unknown"}
+    return [*out, "", f"result: {words[report.status]}"]
+
+
+def as_object(report: Report) -> dict[str, object]:
+    """The report for JSON."""
+    return {
+        "clustertop": __version__, "at": iso(report.at), "status": report.status, "nodes": report.nodes,
+        "read": report.read, "findings": [alert_object(alert) for alert in report.findings],
+        "unread": [{"node": node, "why": why} for node, why in report.unread],
+        "differences": [{
+            "node": one.node, "label": one.label, "what": one.what, "value": one.value, "usual": one.usual,
+            "common": one.common, "of": one.of} for one in report.differences],
+        "judged": [{"rule": one.rule, "known": one.known, "unknown": one.unknown, "why": one.why or None}
+                   for one in report.judged],
+    }

@@ -1,0 +1,217 @@
+"""A live fleet: poller, core and the tick that drives judgement, as every front end uses them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self, TypeVar
+
+import psutil
+
+from clustertop.clock import Clock, SystemClock
+from clustertop.core import Core, Snapshot, Tap
+from clustertop.model import LinkState
+from clustertop.poll.fleet import Fleet
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+    from types import TracebackType
+
+    from clustertop.inventory import Inventory
+    from clustertop.model import LinkEvent, Request
+    from clustertop.rules.spec import Rule
+    from clustertop.store.store import ExpectGpus, ExpectWidth
+    from clustertop.store.view import Freshness
+    from clustertop.wire.frame import Frame
+    from clustertop.wire.transport import PollSettings
+
+Result = TypeVar("Result")
+
+SMALL_FLEET = 64
+"""Up to this many nodes verdicts come twice a second; beyond it once."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCost:
+    """What watching costs on this machine."""
+
+    cpu_ratio: float
+    """Of one core, since the last asking a second or more ago."""
+    memory_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything a session needs to know before it starts."""
+
+    inventory: Inventory
+    settings: PollSettings
+    rules: Mapping[str, Rule]
+    expect_width: ExpectWidth | None = None
+    expect_gpus: ExpectGpus | None = None
+    freshness: Freshness | None = None
+    title: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class OwnMeter:
+    """Reads our own CPU and memory, at most once a second."""
+
+    def __init__(self) -> None:
+        self._process = psutil.Process()
+        self._clock = SystemClock()
+        self._last = self._clock.monotonic()
+        self._cpu = self._seconds()
+        self._cost: OwnCost | None = None
+
+    def _seconds(self) -> float:
+        times = self._process.cpu_times()
+        return float(times.user + times.system)
+
+    def read(self) -> OwnCost | None:
+        """The cost over the last second or so; None before the first second is over."""
+        now = self._clock.monotonic()
+        if now - self._last >= 1.0:
+            cpu = self._seconds()
+            self._cost = OwnCost((cpu - self._cpu) / (now - self._last), float(self._process.memory_info().rss))
+            self._last, self._cpu = now, cpu
+        return self._cost
+
+
+class Session:
+    """Runs a fleet for the length of an ``async with`` block.
+
+    Args:
+        plan: inventory, settings and rules.
+        tap: gets the raw stream, for a recording.
+        clock: ours.
+        tick_seconds: time between two evaluations; None: by the size of the fleet.
+    """
+
+    def __init__(
+        self, plan: Plan, *, tap: Tap | None = None, clock: Clock | None = None, tick_seconds: float | None = None
+    ) -> None:
+        self.plan = plan
+        self.title, self.notes = plan.title, plan.notes
+        self.core = Core(plan.inventory.nodes, plan.rules, expect_width=plan.expect_width,
+                         expect_gpus=plan.expect_gpus, freshness=plan.freshness, tap=tap)
+        self._clock = clock or SystemClock()
+        self._tick = tick_seconds or (0.5 if len(plan.inventory.nodes) <= SMALL_FLEET else 1.0)
+        self._fleet = Fleet(
+            plan.inventory.nodes, plan.settings, self, self._clock, unchecked=plan.inventory.unchecked)
+        self._ticker: asyncio.Task[None] | None = None
+        self._meter = OwnMeter()
+        self._news = asyncio.Event()
+        self._frames = [0] * len(plan.inventory.nodes)
+        self._states = [LinkState.WAITING] * len(plan.inventory.nodes)
+        self.skipped_ticks = 0
+        """Ticks left out because the one before took too long."""
+
+    # -- what the poller calls -----------------------------------------------------------------------------------
+
+    def on_frame(self, node: int, at: float, frame: Frame, raw: bytes) -> None:
+        """A frame of *node* arrived *at* (our monotonic clock)."""
+        self._frames[node] += 1
+        self._news.set()
+        if not self.core.on_frame(node, at, self._clock.wall(), frame, raw):
+            self._fleet.links[node].request({"do": "full"})
+
+    def on_link(self, event: LinkEvent) -> None:
+        """A node's link changed."""
+        self._states[event.node] = event.state
+        self._news.set()
+        self.core.on_link(event, self._clock.wall())
+
+    # -- what front ends call ------------------------------------------------------------------------------------
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The newest moment; None before the first tick."""
+        return self.core.snapshot
+
+    @property
+    def ticking(self) -> asyncio.Task[None]:
+        """The evaluation; it ends before the session only by an error."""
+        if self._ticker is None:
+            raise RuntimeError("the session has not been started")
+        return self._ticker
+
+    def cost(self) -> OwnCost | None:
+        """What watching costs here; None before it is known."""
+        return self._meter.read()
+
+    def request(self, request: Request) -> None:
+        """Pass a request on to its node's probe, or to all."""
+        self._fleet.request(request)
+
+    async def wait_readings(self, frames: int, timeout_seconds: float) -> bool:
+        """Wait until every node has sent *frames* frames or cannot be read, and a tick has seen them.
+
+        Returns False if the time ran out first.
+        """
+
+        def settled() -> bool:
+            return all(count >= frames or state in _FAILED
+                       for count, state in zip(self._frames, self._states, strict=True))
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                while not settled():
+                    self._news.clear()
+                    await self._news.wait()
+        in_time = settled()
+        self.evaluate()
+        return in_time
+
+    async def __aenter__(self) -> Self:
+        """Start polling. Raises DescriptorLimitError."""
+        await self._fleet.__aenter__()
+        self._ticker = asyncio.create_task(self._run(), name="tick")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        ticker, self._ticker = self._ticker, None
+        bug: BaseException | None = None
+        if ticker is not None:
+            ticker.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({ticker})
+                if not ticker.cancelled():
+                    bug = ticker.exception()
+        await self._fleet.__aexit__(kind, error, trace)
+        if bug is not None and error is None:
+            raise bug
+
+    def evaluate(self) -> None:
+        """Evaluate now, beside the regular ticks."""
+        self.core.tick(self._clock.monotonic(), self._clock.wall())
+
+    async def _run(self) -> None:
+        due = self._clock.monotonic()
+        while True:
+            self.evaluate()
+            due += self._tick
+            late = self._clock.monotonic() - due
+            if late > 0:
+                missed = int(late / self._tick) + 1
+                self.skipped_ticks += missed
+                due += missed * self._tick
+            await asyncio.sleep(max(due - self._clock.monotonic(), 0.0))
+
+
+_FAILED = frozenset({
+    LinkState.UNREACHABLE, LinkState.AUTH_FAILED, LinkState.HOST_KEY_UNKNOWN, LinkState.HOST_KEY_CHANGED,
+    LinkState.NO_PYTHON, LinkState.PROBE_FAILED, LinkState.CLOSED,
+})
+
+
+def run(main: Coroutine[object, object, Result]) -> Result:
+    """Run *main* to its end, under uvloop where there is one."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    return uvloop.run(main)

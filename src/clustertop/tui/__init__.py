@@ -1,0 +1,1 @@
+"""The console; the only importer of textual."""

@@ -1,0 +1,530 @@
+"""The console: one screen, five tabs and a page per node, drawn from one snapshot at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import App
+from textual.containers import Vertical
+from textual.reactive import reactive
+from textual.widgets import ContentSwitcher, Input
+
+from clustertop.model import Request
+from clustertop.tui import terminal, theme
+from clustertop.tui.actions import ALL, SCREENS, WHERE, bindings, keys_for
+from clustertop.tui.atlas import Atlas
+from clustertop.tui.commands import Commands, Palette
+from clustertop.tui.glyphs import ASCII, UNICODE, utf8_locale
+from clustertop.tui.heat import HEATS
+from clustertop.tui.help import HelpScreen
+from clustertop.tui.panes.alerts import AlertsPane
+from clustertop.tui.panes.detail import DetailPane
+from clustertop.tui.panes.fleet import FleetPane
+from clustertop.tui.panes.nodes import NodesPane
+from clustertop.tui.panes.pcie import PciePane
+from clustertop.tui.panes.rdma import RdmaPane
+from clustertop.tui.picture import Picture
+from clustertop.tui.source import OwnCost, Source
+from clustertop.tui.widgets.bars import Bar, Keys, Moment, Summary, Tabs
+from clustertop.tui.widgets.heatmap import HeatMap
+from clustertop.tui.widgets.lines import LineView, Look
+from clustertop.tui.widgets.table import Table
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+    from clustertop.core import Snapshot
+    from clustertop.tui.panes.base import Pane
+
+__all__ = ["ConsoleApp", "OwnCost", "Source", "run_console"]
+
+LOOK_SECONDS = 0.25
+"""How often the source is looked at: at most this late is a new snapshot drawn, and no more often than four a second."""
+SAID_SECONDS = 3.0
+SILENCE_SECONDS = 4.0
+"""Without a new snapshot for so long the summary says so."""
+
+
+class ConsoleApp(App[int]):
+    """The console. It reads ``source`` and asks nothing else of anybody."""
+
+    TITLE = "clustertop"
+    AUTO_FOCUS = None
+    ENABLE_COMMAND_PALETTE = True
+    COMMANDS = {Commands}  # noqa: RUF012 - Textual's own class attribute
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings()]
+    CSS = """
+    Screen { layout: vertical; background: $background; color: $foreground; }
+    #body { height: 1fr; }
+    #panes { height: 1fr; }
+    Pane { height: 1fr; }
+    FleetPane #map, Table, #page { height: 1fr; }
+    Document { height: auto; background: $background; }
+    #alert-detail, #rdma-counters { background: $panel; height: 8; }
+    #empty { height: 1fr; }
+    #filter { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
+    #filter:focus { border: none; }
+    #legend, #pcie-head, #rdma-head { background: $background; }
+    #fleet-line { background: $panel; }
+    """
+
+    snapshot: reactive[Snapshot | None] = reactive(None, always_update=False, init=False, repaint=False)
+
+    def __init__(
+        self, source: Source, *, theme_name: str = theme.DEFAULT, refresh_seconds: float = 1.0, ascii_only: bool = False,
+        mouse: bool = True,
+    ) -> None:
+        no_color = bool(os.environ.get("NO_COLOR"))
+        super().__init__(ansi_color=True if no_color else None)
+        self.source = source
+        self.themes, self.problems = theme.load_all()
+        self._mono = no_color
+        few = self.console.color_system == "standard" and not no_color
+        self.theme_name = self._find_theme("ansi" if few and theme_name == theme.DEFAULT else theme_name)
+        self.look = Look(self._palette(), ASCII if ascii_only else UNICODE)
+        self.atlas = Atlas()
+        self.picture: Picture | None = None
+        self.paused_at: float | None = None
+        self.filter_text = ""
+        self.tabs = Tabs(self.look, SCREENS)
+        self.summary = Summary(self.look, id="summary")
+        self.keys = Keys(self.look, id="keys")
+        self.empty = Bar(self.look, id="empty")
+        self.panes: dict[str, Pane] = {
+            "fleet": FleetPane(self.look), "alerts": AlertsPane(self.look), "nodes": NodesPane(self.look),
+            "pcie": PciePane(self.look), "rdma": RdmaPane(self.look), "detail": DetailPane(self.look),
+        }
+        for bar in (self.tabs, self.summary, self.keys):
+            bar.remake = self.draw_bars
+        self.front = "fleet"
+        self._back = ["fleet"]
+        self._mouse = mouse
+        self._least = max(refresh_seconds, LOOK_SECONDS)
+        self._drawn_at = float("-inf")
+        self._new_at = time.monotonic()
+        self._said: tuple[str, float] = ("", 0.0)
+        self._tty = False
+
+    def compose(self) -> ComposeResult:
+        """Tabs, summary, the panes one over the other, the filter, the keys."""
+        yield self.tabs
+        yield self.summary
+        with Vertical(id="body"):
+            yield self.empty
+            with ContentSwitcher(id="panes", initial="fleet"):
+                yield from self.panes.values()
+        yield Input(id="filter", placeholder="words in name, rack, label or state", select_on_focus=False)
+        yield self.keys
+
+    def on_mount(self) -> None:
+        """Set the colours and begin to look at the source."""
+        for made in self.themes.values():
+            self.register_theme(made.textual())
+        self.use_theme(self.theme_name)
+        box = self.query_one("#filter", Input)
+        box.cursor_blink = False
+        self.query_one("#panes").display = False
+        if self.problems:
+            self.say(self.problems[0])
+        self._tty = not self.is_headless and os.isatty(0)
+        self.set_interval(LOOK_SECONDS, self.look_at_source)
+        self.call_after_refresh(self.look_at_source)
+
+    # -- data in -------------------------------------------------------------------------------------------------
+
+    def look_at_source(self) -> None:
+        """Take a new snapshot if there is one and it is time, and bring the summary up to date."""
+        now = time.monotonic()
+        if self._tty and terminal.lost():
+            self.exit(129)
+            return
+        newest = self.source.snapshot
+        if self.paused_at is None and newest is not None and (
+                self.snapshot is None or newest.view.generation != self.snapshot.view.generation):
+            # A quarter of a second's grace, or a refresh of 1 s would fall on every fifth look.
+            if now - self._drawn_at >= self._least - LOOK_SECONDS / 2:
+                self._drawn_at = self._new_at = now
+                self.snapshot = newest
+        self.draw_bars()
+
+    def watch_snapshot(self, snapshot: Snapshot | None) -> None:
+        """Make the picture of a new snapshot and draw the pane in front."""
+        self.draw()
+
+    def draw(self) -> None:
+        """Make the picture again (new snapshot, new filter) and draw the pane in front."""
+        if self.snapshot is None:
+            return
+        first = self.picture is None
+        terms = tuple(self.filter_text.lower().split())
+        self.picture = Picture(self.snapshot, self.atlas, terms)
+        if first:
+            self.empty.display = False
+            self.query_one("#panes").display = True
+            self.call_after_refresh(self.draw_front)
+        self.draw_front()
+
+    def draw_front(self) -> None:
+        """Draw the pane in front."""
+        if self.picture is not None:
+            self.panes[self.front].show(self.picture)
+        self.draw_bars()
+
+    def draw_bars(self) -> None:
+        """Draw tabs, summary and keys."""
+        if not self.is_running:
+            return
+        now = time.monotonic()
+        picture = self.picture
+        badges = {}
+        if picture is not None and picture.snapshot.alerts:
+            badges["alerts"] = str(len(picture.snapshot.alerts))
+        self.tabs.show(self.front, self.source.title, badges)
+        silent = now - self._new_at
+        moment = Moment(
+            None if self.paused_at is None else now - self.paused_at,
+            silent if self.paused_at is None and picture is not None and silent > SILENCE_SECONDS + self._least else None,
+            self.filter_text, self.source.notes)
+        self.summary.show(None if picture is None else picture.totals, self.source.cost(), moment)
+        if picture is None:
+            self.empty.put([(), ((self.waiting_words(), "unknown"),)])
+        said, until = self._said
+        self.keys.show(keys_for(self.front), said if now < until else "")
+
+    def waiting_words(self) -> str:
+        """What is said before the first snapshot."""
+        newest = self.source.snapshot
+        if newest is None:
+            return "  connecting" + self.look.glyphs.plain("…")
+        return f"  connecting to {len(newest.view.nodes)} nodes" + self.look.glyphs.plain("…")
+
+    def say(self, words: str) -> None:
+        """Say *words* on the line of keys for a moment."""
+        if words:
+            self._said = (words, time.monotonic() + SAID_SECONDS)
+            self.draw_bars()
+
+    def node_names(self) -> tuple[str, ...]:
+        """Every node of the inventory."""
+        return self.atlas.names
+
+    # -- colours -------------------------------------------------------------------------------------------------
+
+    def _find_theme(self, name: str) -> str:
+        if name in self.themes:
+            return name
+        if name.endswith(".toml"):
+            try:
+                made = theme.load(Path(name))
+            except theme.ThemeError as error:
+                self.problems.insert(0, str(error))
+            else:
+                self.themes[made.name] = made
+                return made.name
+        else:
+            self.problems.insert(0, f"no theme {name!r}; there are {', '.join(self.themes)}")
+        if theme.DEFAULT not in self.themes:
+            raise theme.ThemeError(f"{theme.folder()}: no usable theme {theme.DEFAULT!r}: "
+                                   f"{'; '.join(self.problems) or 'no files there'}")
+        return theme.DEFAULT
+
+    def _palette(self) -> theme.Palette:
+        return theme.palette(self.themes[self.theme_name], mono=self._mono)
+
+    def use_theme(self, name: str) -> None:
+        """Draw everything in theme *name*."""
+        self.theme_name = name
+        self.theme = "ansi-dark" if self._mono else f"clustertop-{name}"
+        self.look.palette = self._palette()
+        for view in self.screen_stack[0].query(LineView) if self.screen_stack else ():
+            view.redraw()
+
+    # -- actions: screens ----------------------------------------------------------------------------------------
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """An action that means nothing on the screen in front does nothing."""
+        allowed = WHERE.get(action)
+        return allowed is None or self.front in allowed
+
+    def action_screen_to(self, name: str) -> None:
+        """Bring a screen to the front."""
+        if name not in ALL:
+            return
+        self.query_one("#panes", ContentSwitcher).current = name
+        if name == self.front:
+            self.draw_front()
+            return
+        if name != "detail":
+            self._back = [name]
+        self.front = name
+        # The pane has its size only after the next layout.
+        self.call_after_refresh(self.draw_front)
+        self.draw_front()
+
+    def open_node(self, node: int) -> None:
+        """Show everything about one node."""
+        pane = self.panes["detail"]
+        assert isinstance(pane, DetailPane)
+        pane.number = node
+        pane.page.scroll_to(y=0, animate=False)
+        self.action_screen_to("detail")
+
+    def action_open(self) -> None:
+        """Show the node under the cursor."""
+        node = self.panes[self.front].node()
+        if node is not None:
+            self.open_node(node)
+
+    async def action_back(self) -> None:
+        """Back from a node; else clear the filter."""
+        if self.front == "detail":
+            self.action_screen_to(self._back[-1])
+        elif self.filter_text:
+            self.clear_filter()
+
+    def action_next_node(self, step: int) -> None:
+        """The next node's page."""
+        pane = self.panes["detail"]
+        if isinstance(pane, DetailPane):
+            pane.step(step)
+
+    def on_tabs_chosen(self, event: Tabs.Chosen) -> None:
+        """A tab was clicked."""
+        self.action_screen_to(event.pane)
+
+    def on_heat_map_opened(self, event: HeatMap.Opened) -> None:
+        """A node was opened by the mouse."""
+        self.open_node(event.node)
+
+    def on_table_opened(self, event: Table.Opened) -> None:
+        """A row was opened by the mouse."""
+        self.action_open()
+
+    def on_resize(self) -> None:
+        """Another size: the pane in front is laid out again."""
+        self.call_after_refresh(self.draw_front)
+
+    # -- actions: moving -----------------------------------------------------------------------------------------
+
+    def action_move(self, dx: int, dy: int) -> None:
+        """Move the cursor."""
+        self.panes[self.front].target.move(dx, dy)
+
+    def action_page(self, pages: int) -> None:
+        """Move by pages."""
+        target = self.panes[self.front].target
+        target.move(0, pages * max(target.tall - 1, 1))
+
+    def action_edge(self, last: bool) -> None:
+        """Move to an end."""
+        self.panes[self.front].target.edge(last)
+
+    def action_part(self) -> None:
+        """Move in the other list."""
+        self.panes[self.front].next_part()
+
+    def action_next_problem(self, step: int) -> None:
+        """To the next node that is not ok."""
+        pane = self.panes["fleet"]
+        if isinstance(pane, FleetPane):
+            self.say(pane.next_problem(step))
+
+    # -- actions: showing ----------------------------------------------------------------------------------------
+
+    def action_filter(self) -> None:
+        """Open the filter's line."""
+        box = self.query_one("#filter", Input)
+        box.display = True
+        box.value = self.filter_text
+        box.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filter as it is typed."""
+        if event.input.id == "filter" and event.value != self.filter_text:
+            self.filter_text = event.value
+            self.draw()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Keep the filter and go back to the keys."""
+        if event.input.id == "filter":
+            self._close_filter()
+
+    def _close_filter(self) -> None:
+        box = self.query_one("#filter", Input)
+        box.display = False
+        self.set_focus(None)
+        self.call_after_refresh(self.draw_front)
+
+    def clear_filter(self) -> None:
+        """Show everything again."""
+        self.filter_text = ""
+        self._close_filter()
+        self.draw()
+
+    def action_freeze(self) -> None:
+        """Hold the picture, or let it go on."""
+        self.paused_at = time.monotonic() if self.paused_at is None else None
+        self._new_at = time.monotonic()
+        self.look_at_source()
+
+    def action_metric(self, step: int) -> None:
+        """The next metric of the map."""
+        pane = self.panes["fleet"]
+        if isinstance(pane, FleetPane):
+            self.say(pane.cycle_metric(step))
+
+    def show_metric(self, name: str) -> None:
+        """The map of metric *name*."""
+        pane = self.panes["fleet"]
+        if isinstance(pane, FleetPane):
+            pane.map.metric = next(heat for heat in HEATS if heat.name == name)
+            self.action_screen_to("fleet")
+
+    def action_density(self) -> None:
+        """Numbers or dense tiles."""
+        pane = self.panes["fleet"]
+        if isinstance(pane, FleetPane):
+            self.say(f"tiles: {pane.cycle_density()}")
+
+    def action_log(self) -> None:
+        """The log, or the detail."""
+        pane = self.panes["alerts"]
+        if isinstance(pane, AlertsPane):
+            pane.toggle_log()
+            self.call_after_refresh(self.draw_front)
+
+    def action_log_screen(self) -> None:
+        """The alerts with the log below."""
+        pane = self.panes["alerts"]
+        if isinstance(pane, AlertsPane) and not pane.log_shown:
+            pane.toggle_log()
+        self.action_screen_to("alerts")
+
+    def action_per_gpu(self) -> None:
+        """Lines per GPU, or per node."""
+        pane = self.panes["nodes"]
+        if isinstance(pane, NodesPane):
+            self.say(pane.toggle_gpus())
+            self.call_after_refresh(self.draw_front)
+
+    def action_per_gpu_screen(self) -> None:
+        """The nodes, a line per GPU."""
+        pane = self.panes["nodes"]
+        if isinstance(pane, NodesPane) and pane.table is pane.nodes:
+            pane.toggle_gpus()
+        self.action_screen_to("nodes")
+
+    def action_all(self) -> None:
+        """Every row, or those in trouble."""
+        pane = self.panes[self.front]
+        if isinstance(pane, PciePane | RdmaPane):
+            self.say(pane.toggle_all())
+
+    def _table(self) -> Table[Picture] | None:
+        pane = self.panes[self.front]
+        return pane.table if isinstance(pane, AlertsPane | NodesPane | PciePane | RdmaPane) else None
+
+    def action_sort(self, step: int) -> None:
+        """Order by the next column."""
+        table = self._table()
+        if table is not None:
+            name = table.cycle_sort(step)
+            self.draw_front()
+            self.say(f"ordered by {name}" if name else "worst first")
+
+    def action_reverse(self) -> None:
+        """Turn the order round."""
+        table = self._table()
+        if table is not None:
+            table.flip()
+            self.draw_front()
+
+    # -- actions: the rest ---------------------------------------------------------------------------------------
+
+    def action_copy(self) -> None:
+        """Copy the row under the cursor as plain text."""
+        text = self.panes[self.front].row_text()
+        if text:
+            self.copy_to_clipboard(text)
+            self.say("copied: " + text.replace("\n", " "))
+
+    def action_full_reading(self) -> None:
+        """Ask the node for a full frame."""
+        node = self.panes[self.front].node()
+        if node is not None:
+            self.source.request(Request(node, {"do": "full"}))
+            self.say(f"asked {self.atlas.names[node]} for a full reading")
+
+    def action_theme(self) -> None:
+        """The next theme."""
+        if self._mono:
+            self.say("NO_COLOR is set: no colours")
+            return
+        names = list(self.themes)
+        self.use_theme(names[(names.index(self.theme_name) + 1) % len(names)])
+        self.say(f"theme: {self.theme_name}")
+
+    def action_mouse(self) -> None:
+        """Switch mouse reporting off or on."""
+        self._mouse = not self._mouse
+        if self._driver is not None:
+            self._driver.write(terminal.MOUSE_ON if self._mouse else terminal.MOUSE_OFF)
+            self._driver.flush()
+        self.say("mouse on" if self._mouse else "mouse off: the terminal selects text")
+
+    def action_redraw(self) -> None:
+        """Draw the whole screen again."""
+        if self._driver is not None:
+            self._driver.write("\x1b[2J")
+        self.refresh(layout=True)
+        for view in self.screen.query(LineView):
+            view.redraw()
+
+    def action_help(self) -> None:
+        """Show every key."""
+        self.push_screen(HelpScreen(self.look))
+
+    def action_command_palette(self) -> None:
+        """Commands by name."""
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette(id="--command-palette"))
+
+    async def action_quit(self) -> None:
+        """Leave."""
+        self.leave()
+
+    def leave(self) -> None:
+        """Leave with status 0."""
+        self.exit(0)
+
+
+async def run_console(
+    source: Source, *, theme: str = theme.DEFAULT, refresh_seconds: float = 1.0, ascii: bool = False,  # noqa: A002
+    mouse: bool = True,
+) -> int:
+    """Run the console over *source* until the operator leaves; returns the exit status.
+
+    The caller runs the fleet around this call and closes it afterwards. Whatever ends the console (a key, an error,
+    SIGTERM, SIGHUP, SIGINT, the loss of the terminal) the terminal is given back as it was.
+
+    Args:
+        source: what is drawn.
+        theme: a theme's name, or the path of a theme file.
+        refresh_seconds: shortest time between two pictures; never less than a quarter of a second.
+        ascii: draw in ASCII only; also chosen where the locale is not UTF-8.
+        mouse: report the mouse.
+    """
+    app = ConsoleApp(source, theme_name=theme, refresh_seconds=refresh_seconds, ascii_only=ascii or not utf8_locale(),
+                     mouse=mouse)
+    with terminal.Guard(app.exit) as guard:
+        result = await app.run_async(mouse=mouse)
+        guard.left()
+    with contextlib.suppress(AttributeError):
+        if result is None:
+            return app.return_code or 0
+    return int(result or 0)

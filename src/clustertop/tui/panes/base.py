@@ -1,0 +1,68 @@
+"""What every screen has in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.containers import Vertical
+
+if TYPE_CHECKING:
+    from clustertop.tui.picture import Picture
+    from clustertop.tui.widgets.heatmap import HeatMap
+    from clustertop.tui.widgets.lines import Look
+    from clustertop.tui.widgets.table import Document, Table
+
+
+class Pane(Vertical):
+    """A screen: it gets a picture by attribute and draws it when it is the one in front."""
+
+    TITLE: ClassVar[str] = ""
+    VERBS: ClassVar[frozenset[str]] = frozenset()
+    """Actions that mean something here."""
+
+    def __init__(self, look: Look, *, id: str) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.look = look
+        self.picture: Picture | None = None
+        self.part = 0
+
+    def show(self, picture: Picture) -> None:
+        """Take *picture* and draw it."""
+        self.picture = picture
+        self.draw()
+
+    def draw(self) -> None:
+        """Draw ``self.picture``."""
+
+    def parts(self) -> list[HeatMap | Table[Picture] | Document]:
+        """The lists that keys can move in, the main one first."""
+        return []
+
+    @property
+    def target(self) -> HeatMap | Table[Picture] | Document:
+        """The list that keys move in."""
+        parts = self.parts()
+        return parts[self.part % len(parts)]
+
+    def next_part(self) -> None:
+        """Move in the next list that is visible."""
+        parts = self.parts()
+        for step in range(1, len(parts) + 1):
+            at = (self.part + step) % len(parts)
+            if parts[at].display and parts[at].tall > 0:
+                self.part = at
+                return
+
+    def node(self) -> int | None:
+        """The node under the cursor."""
+        return None
+
+    def row_text(self) -> str:
+        """What "copy" copies."""
+        return ""
+
+    def split(self, lower: Document | Table[Picture], share: int = 3, least: int = 18, most: int = 12) -> None:
+        """Give *lower* a part of the height, or hide it where there is too little."""
+        tall = self.size.height
+        lower.display = tall >= least
+        lower.styles.height = min(max(tall // share, 5), most)

@@ -1,0 +1,280 @@
+"""Screen 6: everything that is known of one node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from clustertop.quantity import duration
+from clustertop.signals import gpu as gpus
+from clustertop.signals import host
+from clustertop.tui.cells import severity, title, value
+from clustertop.tui.panes.base import Pane
+from clustertop.tui.panes.pcie import _hop, _lanes, _lost, _speed, kind_word
+from clustertop.tui.panes.rdma import link
+from clustertop.tui.picture import STYLES, mark
+from clustertop.tui.widgets.table import Document, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.app import ComposeResult
+
+    from clustertop.tui.picture import Picture
+    from clustertop.tui.widgets.heatmap import HeatMap
+    from clustertop.tui.widgets.lines import Line, Look, Span
+
+_FACTS = ("host", "os", "kernel", "arch", "driver", "cuda", "nvml", "python", "boot_id")
+
+
+class DetailPane(Pane):
+    """One node, as one long page."""
+
+    TITLE: ClassVar[str] = "Node"
+    VERBS: ClassVar[frozenset[str]] = frozenset({"back", "copy", "next_node", "full_reading"})
+
+    def __init__(self, look: Look, *, id: str = "detail") -> None:  # noqa: A002
+        super().__init__(look, id=id)
+        self.page = Document(look, id="page")
+        self.number: int | None = None
+        self.page.remake = self.draw
+
+    def compose(self) -> ComposeResult:
+        """The page."""
+        yield self.page
+
+    def parts(self) -> list[HeatMap | Table[Picture] | Document]:
+        """The page."""
+        return [self.page]
+
+    def node(self) -> int | None:
+        """The node shown."""
+        return self.number
+
+    def draw(self) -> None:
+        """Draw the page."""
+        if self.picture is not None and self.number is not None:
+            self.page.show_lines(self._lines(self.picture, self.number))
+
+    def row_text(self) -> str:
+        """The page's first lines."""
+        return "\n".join(self.page.text_of(y) for y in range(min(self.page.count(), 3)))
+
+    def _lines(self, picture: Picture, node: int) -> list[Line]:
+        out: list[Line] = [self._head(picture, node)]
+        if picture.view.link_reasons[node]:
+            out.append(((f" {picture.view.link_reasons[node]}", STYLES[int(picture.state[node])]),))
+        bad = picture.snapshot.bad_frames.get(node)
+        if bad:
+            out.append(((f" its last frame could not be used: {bad}", "warning"),))
+        alerts = picture.alerts_of.get(node, [])
+        for alert in alerts:
+            text, style = severity(self.look.glyphs, alert.severity)
+            out.append(((f" {text:<7} ", style), (f"{duration(picture.view.at - alert.since):>7}  ", "muted"),
+                        (f"{alert.thing.label if alert.thing.key else 'node'}: ", "title"), (alert.message, "text")))
+        if not alerts and picture.state[node] == 0:
+            out.append(((f" {self.look.glyphs.ok} no alert on this node", "ok"),))
+        for section in (self._host(picture, node), self._groups(picture, node), self._gpus(picture, node),
+                        self._ports(picture, node), self._pcie(picture, node), self._net(picture, node),
+                        self._facts(picture, node)):
+            out.append(())
+            out += section
+        return out
+
+    def _head(self, picture: Picture, node: int) -> Line:
+        info, state = picture.view.nodes[node], int(picture.state[node])
+        where = "  ".join(text for text in (
+            f"rack {info.rack}" if info.rack else "", f"leaf {info.leaf}" if info.leaf else "",
+            f"host {info.host}" if info.host and info.host != info.name else "", " ".join(f"@{g}" for g in info.groups),
+        ) if text)
+        age = picture.view["node"].value("frame_age_seconds", node)
+        seen = "never heard of" if age is None else f"last frame {duration(age)} ago"
+        return ((f" {picture.atlas.names[node]}  ", "title"),
+                (f"{mark(self.look.glyphs, state)} {picture.words_of(node)}", STYLES[state]),
+                (f"  {where}  {seen}", "muted"))
+
+    def _facts(self, picture: Picture, node: int) -> list[Line]:
+        facts = picture.view.facts[node]
+        if not facts:
+            return [title(" Facts", "none told yet")]
+        names = [*(name for name in _FACTS if name in facts), *(name for name in facts if name not in _FACTS)]
+        return [title(" Facts"),
+                *(((f"   {name:<12} ", "muted"), (str(facts[name]), "text")) for name in names if facts[name] is not None)]
+
+    def _host(self, picture: Picture, node: int) -> list[Line]:
+        table = picture.view["node"]
+        def of(column: str, whole: str) -> Span:
+            text, style = value(table, column, node)
+            return (f"{text} of {value(table, whole, node)[0]}", style)
+
+        pairs = [("CPU", of("cpu_ratio", "cpus")), ("memory", of("memory_used_ratio", "memory_total_bytes")),
+                 *((name, value(table, column, node)) for name, column in (
+                     ("load", "load1"), ("net rx", "network_receive_bytes_per_second"),
+                     ("tx", "network_transmit_bytes_per_second"), ("up", "uptime_seconds"),
+                     ("clock off", "clock_offset_seconds")))]
+        probe = [(name, value(table, column, node)) for name, column in (
+            ("probe CPU", "probe_cpu_ratio"), ("memory", "probe_memory_bytes"), ("NVML per tick", "probe_nvml_seconds"),
+            ("pressure: CPU", "cpu_pressure_ratio"), ("memory", "memory_pressure_ratio"), ("I/O", "io_pressure_ratio"))]
+        return [_pairs(pairs), _pairs(probe)]
+
+    def _groups(self, picture: Picture, node: int) -> list[Line]:
+        table = picture.view["group"]
+        rows = table.rows_of(node).tolist()
+        out: list[Line] = [title(" Groups of readings")]
+        for row in rows:
+            state = table.value("group_state", row)
+            style = {host.OK: "ok", host.HUNG: "critical", host.ERROR: "critical"}.get(
+                host.OK if state is None else int(state), "muted")
+            text = host.GROUP_WORDS.get(int(state), "?") if state is not None else "?"
+            said = str(table.attrs[row].get("said") or "")
+            out.append((
+                (f"   {table.keys[row]:<6}", "text"), (f"{text:<13}", style if state is not None else "unknown"),
+                ("age ", "muted"), (f"{value(table, 'group_age_seconds', row)[0]:>8}", "text"),
+                ("  every ", "muted"), (f"{value(table, 'interval_seconds', row)[0]:>7}", "text"),
+                ("  costs ", "muted"), (f"{value(table, 'reading_seconds', row)[0]:>7}", "text"),
+                (f"  {said}", "critical" if state == host.HUNG else "warning"),
+            ))
+        if not rows:
+            out.append((("   none read yet", "unknown"),))
+        return out
+
+    def _gpus(self, picture: Picture, node: int) -> list[Line]:
+        table, glyphs, wide = picture.view["gpu"], self.look.glyphs, self.page.wide
+        slots = [row for row in picture.atlas.gpus[node].tolist() if row >= 0] if len(picture.atlas.gpus) else []
+        names = {str(table.attrs[row].get("name") or "") for row in slots}
+        if not slots:
+            known = picture.view["group"].row_of(node, "gpu")
+            state = picture.view["group"].value("group_state", known) if known is not None else None
+            return [title(" GPUs", "no GPU on this node" if state == host.OFF else "none known")]
+        trend = 0 if wide < 84 else min(16, (wide - 78) // 3)
+        gap = trend + 1 if trend else 0
+        head = f"   {'GPU':<7}{'state':<10}{'util':>6}{'':1}{'':{gap}}{'power':>8}{'':1}{'':{gap}}{'temp':>7}{'':1}{'':{gap}}"
+        head += f"{'used':>10}{'SM clock':>10}{'width':>7}"
+        out: list[Line] = [title(" GPUs", ", ".join(sorted(names))), ((head, "head"),)]
+        for row in slots:
+            out.append(self._gpu(picture, row, trend))
+        if trend:
+            out.append(((f"   curves: the last {duration(trend * (1 if glyphs.ascii else 2) * 2.0)}", "muted"),))
+        return out
+
+    def _gpu(self, picture: Picture, row: int, trend: int) -> Line:
+        table, glyphs = picture.view["gpu"], self.look.glyphs
+        presence = table.value("presence", row)
+        if presence in {gpus.LOST, gpus.MISSING}:
+            state: Span = (f"{glyphs.lost} {'LOST' if presence == gpus.LOST else 'MISSING'}", "critical")
+        elif presence is None:
+            state = (f"{glyphs.stale} stale", "stale")
+        else:
+            state = severity(glyphs, int(picture.severity("gpu")[row]))
+        limit = table.value("power_limit_watts", row) or 700.0
+        spans: list[Span] = [(f"   {table.labels[row]:<7}", "text"), (f"{state[0]:<10}", state[1])]
+        for column, width, lo, hi in (("utilization_ratio", 6, 0.0, 1.0), ("power_watts", 8, 0.0, limit),
+                                      ("temperature_celsius", 7, 20.0, 95.0)):
+            text, style = value(table, column, row)
+            spans.append((f"{glyphs.plain(text):>{width}} ", style))
+            if trend:
+                series = picture.view.history.series("gpu", column, row)
+                spans.append((glyphs.spark(series.tolist(), trend, lo, hi) + " ", "accent"))
+        for column, width in (("memory_used_bytes", 10), ("sm_clock_hertz", 10), ("pcie_width_lanes", 7)):
+            text, style = value(table, column, row)
+            if column == "pcie_width_lanes" and _narrow(picture, row):
+                style = "critical"
+            spans.append((f"{text:>{width}}", style))
+        mask = table.value("clocks_event_reasons", row)
+        if mask:
+            spans.append((f"  {', '.join(gpus.reason_words(mask))}", "muted"))
+        return tuple(spans)
+
+    def _ports(self, picture: Picture, node: int) -> list[Line]:
+        table, glyphs = picture.view["port"], self.look.glyphs
+        rows = table.rows_of(node).tolist()
+        out: list[Line] = [title(" RDMA ports", "" if rows else "none known")]
+        if rows:
+            out.append(((f"   {'port':<14}{'state':<8}{'link':<20}{'rate':>9}{'tx':>11}{'rx':>11}{'hard/min':>10}"
+                         f"{'soft/min':>10}{'hard':>9}{'soft':>9}", "head"),))
+        for row in rows:
+            mark_text, style = severity(glyphs, int(picture.severity("port")[row]))
+            words, link_style = link(picture, row)
+            spans: list[Span] = [(f"   {glyphs.fit(table.labels[row], 13)} ", "text"), (f"{mark_text:<8}", style),
+                                 (f"{glyphs.fit(words, 19)} ", link_style)]
+            for column, width in (("rate_bits_per_second", 9), ("transmit_bytes_per_second", 11),
+                                  ("receive_bytes_per_second", 11), ("hard_errors_last_minute", 10),
+                                  ("soft_errors_last_minute", 10), ("hard_errors_total", 9), ("soft_errors_total", 9)):
+                text, own = value(table, column, row)
+                bad = "errors" in column and (table.value(column, row) or 0) > 0
+                spans.append((f"{text:>{width}}", ("critical" if "hard" in column else "warning") if bad else own))
+            out.append(tuple(spans))
+        return out
+
+    def _pcie(self, picture: Picture, node: int) -> list[Line]:
+        table, glyphs = picture.view["pcie"], self.look.glyphs
+        rows = [row for row in table.rows_of(node).tolist()]
+        ends = [row for row in rows if table.value("endpoint", row) == 1]
+        bridges = len(rows) - len(ends)
+        out: list[Line] = [title(" PCIe devices", f"{bridges} bridges above them" if rows else "none known")]
+        if ends:
+            out.append(((f"   {'device':<22}{'kind':<8}{'state':<8}{'lanes':<11}{'narrow at':<20}{'lost each way':>13}  "
+                         f"{'speed':<10}", "head"),))
+        ends.sort(key=lambda row: -(table.value("lost_bytes_per_second", row) or 0))
+        for row in ends:
+            mark_text, style = severity(glyphs, int(picture.severity("pcie")[row]))
+            lanes, hop, lost, speed = (made(picture, row) for made in (_lanes, _hop, _lost, _speed))
+            out.append((
+                (f"   {glyphs.fit(table.labels[row], 21)} ", "text"), (f"{kind_word(picture, row):<7} ", "muted"),
+                (f"{mark_text:<8}", style), (f"{lanes[0]:<11}", lanes[1]), (f"{glyphs.fit(hop[0], 19)} ", hop[1]),
+                (f"{lost[0]:>13}  ", lost[1]), (f"{speed[0]:<10}", speed[1]),
+            ))
+        return out
+
+    def _net(self, picture: Picture, node: int) -> list[Line]:
+        table, glyphs = picture.view["net"], self.look.glyphs
+        rows = table.rows_of(node).tolist()
+        out: list[Line] = [title(" Network interfaces", "" if rows else "none known")]
+        if rows:
+            out.append(((f"   {'name':<16}{'state':<7}{'speed':>10}{'rx':>12}{'tx':>12}{'rx err/s':>10}{'tx err/s':>10}"
+                         f"{'drops/s':>9}{'MTU':>9}", "head"),))
+        for row in rows:
+            state = value(table, "operational", row)
+            spans: list[Span] = [(f"   {glyphs.fit(table.labels[row], 15)} ", "text"),
+                                 (f"{state[0]:<7}", "muted" if state[0] == "down" else state[1])]
+            for column, width in (("speed_bits_per_second", 10), ("receive_bytes_per_second", 12),
+                                  ("transmit_bytes_per_second", 12), ("receive_errors_per_second", 10),
+                                  ("transmit_errors_per_second", 10), ("receive_drops_per_second", 9), ("mtu_bytes", 9)):
+                amount = table.value(column, row)
+                text, style = value(table, column, row)
+                if column == "mtu_bytes" and amount is not None:
+                    text = f"{amount:.0f}"
+                spans.append((f"{text:>{width}}", style))
+            out.append(tuple(spans))
+        return out
+
+    def step(self, by: int) -> str:
+        """Go to the next node in the inventory that the filter leaves; returns its name."""
+        if self.picture is None or self.number is None:
+            return ""
+        order = np.flatnonzero(self.picture.shown_nodes)
+        if not len(order):
+            return ""
+        later = order[order > self.number] if by > 0 else order[order < self.number][::-1]
+        self.number = int(later[0]) if len(later) else int(order[0 if by > 0 else -1])
+        self.page.scroll_to(y=0, animate=False)
+        self.draw()
+        return self.picture.atlas.names[self.number]
+
+
+def _narrow(picture: Picture, gpu: int) -> bool:
+    row = int(picture.atlas.gpu_pcie[gpu])
+    if row >= 0 and picture.view["pcie"].value("width_expected_lanes", row) is not None:
+        return _lanes(picture, row)[1] == "critical"
+    table = picture.view["gpu"]
+    return (table.value("pcie_width_lanes", gpu) or 0) < (table.value("pcie_width_max_lanes", gpu) or 0)
+
+
+def _pairs(pairs: Sequence[tuple[str, Span]]) -> Line:
+    out: list[Span] = []
+    for name, (text, style) in pairs:
+        out += [(f"   {name} ", "muted"), (text, style)]
+    return tuple(out)
+
+

@@ -1,0 +1,1 @@
+"""Widgets that draw lines: only what is visible, only what changed."""

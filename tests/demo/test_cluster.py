@@ -1,0 +1,278 @@
+"""The simulated cluster: repeatable by its seed, shaped as the probe's frames, and its faults lead to their alerts."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from clustertop.core import Core
+from clustertop.demo import machine as fixed
+from clustertop.demo.cluster import Cluster, schedule
+from clustertop.demo.faults import FAULTS, FaultError, parse, place
+from clustertop.demo.plan import make_plan
+from clustertop.model import LinkEvent, LinkState, NodeInfo, Severity
+from clustertop.probe.frames import Encoder, line
+from clustertop.probe.gpu import COLUMNS
+from clustertop.rules.spec import builtin
+from clustertop.signals import gpu, pcie, rdma
+from clustertop.wire.frame import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clustertop.model import Transition
+
+ARGS = {"every": {"gpu": 1.0, "rdma": 1.0, "host": 1.0, "pcie": 2.0}}
+WALL = 1.7e9
+
+
+class Watched:
+    """A cluster, encoded, decoded and judged on a clock that the test turns."""
+
+    def __init__(self, count: int, faults: Sequence[str] = (), seed: int = 7) -> None:
+        self.cluster = Cluster(count, seed, [parse(text) for text in faults])
+        nodes = [NodeInfo(node.name, rack=node.rack) for node in self.cluster.plan.nodes]
+        self.core = Core(nodes, builtin())
+        self.encoders = [Encoder() for _ in nodes]
+        self.schedules = [schedule(ARGS) for _ in nodes]
+        self.now = -1.0
+        self.seen: list[Transition] = []
+        self.core.listen(self.seen.extend)
+        for number in range(count):
+            self.core.on_link(LinkEvent(number, 100.0, LinkState.UP), WALL)
+
+    def payload(self, number: int) -> bytes:
+        node = self.cluster.nodes[number]
+        groups = node.update(self.schedules[number], self.now)
+        at = node.machine.boot_seconds + self.now
+        return line(self.encoders[number].encode(groups, at, WALL + self.now, {}, node.machine.facts), "")
+
+    def second(self) -> None:
+        """One second on: a frame of every node, then one evaluation."""
+        self.now += 1.0
+        self.cluster.simulator.advance(self.now)
+        for number in range(len(self.cluster.nodes)):
+            raw = self.payload(number)
+            assert self.core.on_frame(number, 100.0 + self.now, WALL + self.now, decode(raw), raw)
+        self.core.tick(100.1 + self.now, WALL + self.now)
+
+    def until(self, rule: str, seconds: int) -> Transition:
+        """The first raised transition of *rule* within *seconds*."""
+        for _ in range(seconds):
+            self.second()
+            for one in self.seen:
+                if one.rule == rule and one.kind == "raised":
+                    return one
+        raise AssertionError(f"no {rule} within {seconds} s, only {[one.rule for one in self.seen]}")
+
+    def value(self, table: str, column: str, row: int = 0) -> float:
+        assert self.core.snapshot is not None
+        view = self.core.snapshot.view.tables[table]
+        return float(view.values[view.spec.index[column], row])
+
+
+@pytest.mark.parametrize(
+    ("fault", "rule", "label", "seconds"),
+    [
+        ("x8@gpu002", "pcie_width", "GPU", 6),
+        ("x8-switch@gpu002", "pcie_width", ":00.0", 10),
+        ("rdma-errors@gpu002", "rdma_soft_errors", "mlx5_", 6),
+        ("port-flap@gpu002", "rdma_port_down", "mlx5_", 6),
+        ("gpu-lost@gpu002", "gpu_missing", "GPU", 6),
+        ("gpu-hung@gpu002", "probe_hung", "gpu group", 5),
+        ("hot-gpu@gpu002", "gpu_temperature", "GPU", 40),
+        ("straggler@gpu002", "gpu_straggler", "GPU", 135),
+    ],
+)
+def test_each_fault_raises_its_alert_on_its_node_only(fault: str, rule: str, label: str, seconds: int) -> None:
+    watched = Watched(2, [fault])
+    found = watched.until(rule, seconds)
+    assert found.thing.node == "gpu002"
+    assert label in found.thing.label
+    assert found.since >= 103.0  # not before the fault began
+    assert {one.thing.node for one in watched.seen} == {"gpu002"}
+
+
+def test_x8_names_gpu_hop_and_bandwidth() -> None:
+    watched = Watched(1, ["x8:2"])
+    found = watched.until("pcie_width", 5)
+    device = watched.cluster.faults[0].device
+    assert f"GPU {device}" in found.message
+    assert "x8, expected x16" in found.message
+    assert "31.5 GB/s" in found.message
+
+
+def test_a_switch_uplink_at_x8_is_one_alert_at_the_switch() -> None:
+    watched = Watched(1, ["x8-switch"])
+    watched.until("pcie_width", 10)
+    for _ in range(4):
+        watched.second()
+    raised = [one for one in watched.seen if one.rule == "pcie_width" and one.kind == "raised"]
+    device = watched.cluster.faults[0].device
+    machine = watched.cluster.nodes[0].machine
+    assert [one.thing.key for one in raised] == [machine.pcie_rows[machine.above[device][1]][0]]
+
+
+def test_a_flapping_port_comes_back_and_goes_again() -> None:
+    watched = Watched(1, ["port-flap:1"])
+    for _ in range(26):
+        watched.second()
+    kinds = [one.kind for one in watched.seen if one.rule == "rdma_port_down"]
+    assert kinds == ["raised", "cleared", "raised"]
+
+
+def test_a_hot_gpu_is_slowed_down_and_gets_critical() -> None:
+    watched = Watched(1, ["hot-gpu:1"])
+    watched.until("gpu_slowdown", 60)
+    assert any(one.rule == "gpu_temperature" and one.severity == Severity.CRITICAL for one in watched.seen)
+    gpu_number = watched.cluster.faults[0].device
+    assert watched.value("gpu", "sm_clock_hertz", gpu_number) < 1.3e9
+
+
+def test_a_hung_gpu_group_leaves_the_others_flowing() -> None:
+    watched = Watched(1, ["gpu-hung:3"])
+    watched.until("probe_hung", 6)
+    before = watched.value("port", "port_xmit_data"), watched.value("gpu", "power_watts")
+    watched.second()
+    assert watched.value("port", "port_xmit_data") > before[0]
+    assert watched.value("gpu", "power_watts") == before[1]
+
+
+def test_a_healthy_cluster_is_quiet_through_checkpoints() -> None:
+    watched = Watched(4)
+    lows = 0
+    for _ in range(430):
+        watched.second()
+        lows += watched.value("node", "gpu_utilization_ratio") < 0.4
+    assert watched.seen == []
+    assert any(node.job < 0 for node in watched.cluster.plan.nodes)
+    assert lows > 5  # the first node trains, and has been through a checkpoint
+
+
+def test_life_follows_the_load() -> None:
+    watched = Watched(4)
+    for _ in range(60):
+        watched.second()
+    assert watched.core.snapshot is not None
+    table = watched.core.snapshot.view.tables["gpu"]
+    busy = next(n for n, node in enumerate(watched.cluster.plan.nodes) if node.job >= 0)
+    idle = next(n for n, node in enumerate(watched.cluster.plan.nodes) if node.job < 0)
+
+    def mean(column: str, node: int) -> float:
+        values = table.values[table.spec.index[column]]
+        return float(values[table.node == node].mean())
+
+    assert mean("utilization_ratio", busy) > 0.8
+    assert mean("utilization_ratio", idle) == 0.0
+    assert mean("power_watts", busy) > 350 > 100 > mean("power_watts", idle) > 50
+    assert mean("temperature_celsius", busy) > mean("temperature_celsius", idle) + 15
+    assert mean("pcie_generation", idle) == 1
+    assert mean("pcie_width_lanes", idle) == 16
+    ports = watched.core.snapshot.view.tables["port"]
+    rate = ports.values[ports.spec.index["transmit_bytes_per_second"]]
+    assert 1e8 < rate[ports.node == busy][:8].mean() < 50e9
+    assert rate[ports.node == idle][:8].max() == 0
+
+
+def test_every_column_is_one_that_the_console_reads_and_the_probe_sends() -> None:
+    assert set(fixed.GPU_COLUMNS) == set(COLUMNS) == set(gpu.TABLE.raw_index)
+    assert set(fixed.PCIE_COLUMNS) <= set(pcie.TABLE.raw_index)
+    assert set(fixed.PORT_COLUMNS) <= set(rdma.TABLE.raw_index)
+    watched = Watched(1)
+    for _ in range(3):
+        watched.second()
+    snapshot = watched.core.snapshot
+    assert snapshot is not None
+    assert not snapshot.bad_frames
+    sizes = {name: len(table.keys) for name, table in snapshot.view.tables.items()}
+    assert sizes["gpu"] == 8
+    assert sizes["port"] == 10
+    assert sizes["pcie"] == 51
+    # Not one of the values is out of the range that the console takes for possible.
+    table = snapshot.view.tables["gpu"]
+    for metric in table.spec.metrics:
+        if metric.raw:
+            assert not np.isnan(table.values[table.spec.index[metric.name]]).any(), metric.name
+
+
+def test_the_same_seed_gives_the_same_life_whoever_looks_when() -> None:
+    def frames(seed: int, looks: list[float]) -> list[Any]:
+        cluster = Cluster(3, seed, [parse("hot-gpu:2")])
+        for now in looks:
+            cluster.simulator.advance(now)
+            cluster.simulator.blocks()
+        gpus, ports, hosts = cluster.simulator.blocks()
+        return [gpus.tolist(), ports.tolist(), hosts, [node.machine.gpu_rows for node in cluster.nodes], cluster.plan]
+
+    assert frames(7, [20.0]) == frames(7, [0.3, 1.0, 7.77, 20.1])
+    assert frames(7, [20.0]) != frames(8, [20.0])
+
+
+def test_a_tick_of_a_thousand_nodes_is_cheap() -> None:
+    cluster = Cluster(1024)
+    encoders = [Encoder() for _ in cluster.nodes]
+    plans = [schedule(ARGS) for _ in cluster.nodes]
+
+    def tick(now: float) -> float:
+        began = time.process_time()
+        cluster.simulator.advance(now)
+        for node, encoder, plan in zip(cluster.nodes, encoders, plans, strict=True):
+            line(encoder.encode(node.update(plan, now), now, WALL, {}, node.machine.facts), "0" * 16)
+        return time.process_time() - began
+
+    tick(0.0)
+    # Well within a core at one frame a second; the least of three, for other people's load is not ours.
+    assert min(tick(1.0), tick(3.0), tick(5.0)) < 0.8
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x9", "did you mean x8?"),
+        ("hotgpu", "did you mean hot-gpu?"),
+        ("rdma", "did you mean rdma-errors?"),
+        ("", "did you mean"),
+        ("x8:soon", "'soon' is no start"),
+        ("x8:-1", "0 to 86400"),
+        ("x8:nan", "0 to 86400"),
+        ("x8@", "no node after '@'"),
+    ],
+)
+def test_a_fault_that_makes_no_sense_is_one_clear_sentence(text: str, words: str) -> None:
+    with pytest.raises(FaultError) as caught:
+        parse(text)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_faults_have_places_of_their_own_that_the_seed_decides() -> None:
+    plan = make_plan(32, 7)
+    faults = [parse(name) for name in FAULTS]
+    placed = place(faults, plan, 7)
+    assert placed == place(faults, plan, 7)
+    assert placed != place(faults, plan, 8)
+    assert len({one.node for one in placed}) == len(FAULTS)
+    assert place([parse("x8@gpu003"), parse("x8@4:9")], plan, 7)[1].start_seconds == 9.0
+    with pytest.raises(FaultError, match="gpu001 to gpu032"):
+        place([parse("x8@gpu099")], plan, 7)
+    # More faults than nodes: they share.
+    assert {one.node for one in place(faults, make_plan(1, 7), 7)} == {0}
+
+
+@pytest.mark.parametrize("count", [1, 3, 64, 128, 1000, 2048])
+def test_plans_have_racks_leaves_jobs_and_idle_nodes(count: int) -> None:
+    plan = make_plan(count, 7)
+    assert len({node.name for node in plan.nodes}) == count
+    racks = [node.rack for node in plan.nodes]
+    assert racks.count("r1") == min(count, 8 if count <= 128 else 16)
+    assert any(node.job < 0 for node in plan.nodes) == (count >= 4)
+    assert {node.job for node in plan.nodes} - {-1} == set(range(len(plan.jobs)))
+
+
+@pytest.mark.parametrize("count", [0, -1, 2049])
+def test_a_plan_of_an_impossible_size_is_refused(count: int) -> None:
+    with pytest.raises(ValueError, match="1 to 2048 nodes"):
+        make_plan(count, 7)

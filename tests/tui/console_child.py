@@ -1,0 +1,53 @@
+"""The console in a process of its own, for tests that end it the hard way: ``python console_child.py [FAULT]``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from tui.fleet import FleetSource
+
+from clustertop.tui import app as console
+
+
+async def main(fault: str) -> int:
+    """Run until ended; *fault* is what goes wrong a moment after the start."""
+    source = FleetSource(4, racks=1)
+    source.connect()
+    source.run(3)
+
+    def go_wrong() -> None:
+        raise RuntimeError("a fault in a callback")
+
+    def broken(self: object, y: int) -> None:
+        raise RuntimeError("a fault in drawing")
+
+    async def watch() -> None:
+        await asyncio.sleep(0.4)
+        sys.stdout.flush()
+        if fault == "render":
+            console.HeatMap.build = broken  # type: ignore[method-assign,assignment]
+            source.tick()
+        elif fault == "callback":
+            running[0].call_later(go_wrong)
+        elif fault == "worker":
+            async def work() -> None:
+                go_wrong()
+            running[0].run_worker(work())
+
+    running: list[console.ConsoleApp] = []
+    plain_init = console.ConsoleApp.__init__
+
+    def init(self: console.ConsoleApp, *args: object, **kwargs: object) -> None:
+        plain_init(self, *args, **kwargs)  # type: ignore[arg-type]
+        running.append(self)
+
+    console.ConsoleApp.__init__ = init  # type: ignore[method-assign]
+    watcher = asyncio.create_task(watch())
+    status = await console.run_console(source, refresh_seconds=0.25)
+    await watcher
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "")))

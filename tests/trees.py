@@ -182,7 +182,8 @@ def gpu_node(root: Path, gpus: int = 8, ports: int = 10) -> NodeTree:
         tree.pci(up, top)
         tree.pci(down, up)
         if index < gpus:
-            tree.pci(f"0000:{bus + 3:02x}:00.0", down, kind="0x030200", vendor="0x10de", device="0x2330", driver="nvidia")
+            gpu = f"0000:{bus + 3:02x}:00.0"
+            tree.pci(gpu, down, kind="0x030200", vendor="0x10de", device="0x2330", driver="nvidia")
         if index < ports:
             nic = f"0000:{bus + 4:02x}:00.0"
             tree.pci(nic, down, kind="0x020700", vendor="0x15b3", device="0x1021", driver="mlx5_core")

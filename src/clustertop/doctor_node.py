@@ -16,8 +16,8 @@ from clustertop.wire.transport import LinkFailure
 
 if TYPE_CHECKING:
     from clustertop.inventory import Inventory
-    from clustertop.model import NodeInfo
-    from clustertop.wire.frame import Attr, Frame, GroupPart
+    from clustertop.model import Attr, NodeInfo
+    from clustertop.wire.frame import Frame, GroupPart
     from clustertop.wire.ssh import Dialer
     from clustertop.wire.transport import PollSettings, Transport
 

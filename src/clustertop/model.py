@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+Attr = str | int | float | bool | list[str] | None
+"""What a node says of a thing beside its readings: a name, an address, a version."""
+
+
 class LinkState(enum.IntEnum):
     """Where the console stands with a node. Only ``UP`` brings readings."""
 

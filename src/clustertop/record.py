@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from clustertop.core import Core
-    from clustertop.session import Plan
+    from clustertop.plan import Plan
 
 VERSION = 1
 FLUSH_SECONDS = 2.0

@@ -15,16 +15,12 @@ from clustertop.model import LinkState
 from clustertop.poll.fleet import Fleet
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Coroutine
     from types import TracebackType
 
-    from clustertop.inventory import Inventory
     from clustertop.model import LinkEvent, Request
-    from clustertop.rules.spec import Rule
-    from clustertop.store.store import ExpectGpus, ExpectWidth
-    from clustertop.store.view import Freshness
+    from clustertop.plan import Plan
     from clustertop.wire.frame import Frame
-    from clustertop.wire.transport import PollSettings
 
 Result = TypeVar("Result")
 
@@ -39,20 +35,6 @@ class OwnCost:
     cpu_ratio: float
     """Of one core, since the last asking a second or more ago."""
     memory_bytes: float
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Everything a session needs to know before it starts."""
-
-    inventory: Inventory
-    settings: PollSettings
-    rules: Mapping[str, Rule]
-    expect_width: ExpectWidth | None = None
-    expect_gpus: ExpectGpus | None = None
-    freshness: Freshness | None = None
-    title: str = ""
-    notes: tuple[str, ...] = ()
 
 
 class OwnMeter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import glob
+import contextlib
 import os
 import select
 import shutil
@@ -30,8 +30,8 @@ def interpreter(version: str) -> str:
     """Return a Python of that version; without one the test is skipped on a user's machine and fails in CI."""
     if sys.version_info[:2] == tuple(int(part) for part in version.split(".")):
         return sys.executable
-    found = sorted(glob.glob(os.path.expanduser(f"~/.pyenv/versions/{version}.*/bin/python")))
-    path = found[-1] if found else shutil.which(f"python{version}")
+    found = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python"))
+    path = str(found[-1]) if found else shutil.which(f"python{version}")
     if path is None:
         message = f"needs Python {version}: pyenv install {version}, or python{version} on PATH"
         if os.environ.get("CI"):
@@ -189,10 +189,8 @@ class Run:
         self.process.wait(5)
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             if stream is not None:
-                try:
+                with contextlib.suppress(BrokenPipeError):
                     stream.close()
-                except BrokenPipeError:
-                    pass
 
 
 def samples() -> Path | None:

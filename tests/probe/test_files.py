@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,10 +17,11 @@ from clustertop.probe.pcie import Pcie
 from clustertop.probe.rdma import Rdma
 from probe.harness import named, samples
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 GPU, NIC = "0000:13:00.0", "0000:14:00.0"
+
+
+def _open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def cell(reading: Reading, table: str, row: str, column: str) -> Any:
@@ -134,13 +136,13 @@ def test_kept_files_see_changes_replacement_and_removal(node: trees.NodeTree) ->
 
 
 def test_no_more_files_are_kept_open_than_allowed(node: trees.NodeTree) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = _open_files()
     rdma = reader(Rdma, node, keep=5)
     rdma.read(0.0)
     rdma.read(1.0)
-    assert len(os.listdir("/proc/self/fd")) == before + 5
+    assert _open_files() == before + 5
     rdma.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert _open_files() == before
 
 
 def test_values_are_numbers_or_text_and_long_files_are_cut(node: trees.NodeTree) -> None:
@@ -317,7 +319,7 @@ def test_device_vanishes_and_comes_back(node: trees.NodeTree) -> None:
     rdma = reader(Rdma, node)
     rdma.read(0.0)
     link = node.root / "sys/class/infiniband/mlx5_0"
-    target = os.readlink(link)
+    target = link.readlink()
     link.unlink()
     assert list(dict(rdma.read(1.0).tables["port"].rows)) == ["0000:1f:00.0/1"]
     link.symlink_to(target)

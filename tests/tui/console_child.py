@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from tui.fleet import FleetSource
-
 from clustertop.tui import app as console
+from clustertop.tui.widgets.heatmap import HeatMap
+from tui.fleet import FleetSource
 
 
 async def main(fault: str) -> int:
@@ -26,7 +26,7 @@ async def main(fault: str) -> int:
         await asyncio.sleep(0.4)
         sys.stdout.flush()
         if fault == "render":
-            console.HeatMap.build = broken  # type: ignore[method-assign,assignment]
+            HeatMap.build = broken  # type: ignore[method-assign,assignment]
             source.tick()
         elif fault == "callback":
             running[0].call_later(go_wrong)

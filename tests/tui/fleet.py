@@ -150,7 +150,9 @@ class FleetSource:
                         "arch": "x86_64", **node.facts}
         return out
 
-    def _part(self, node: Node, name: str, interval: float, cost: float, tables: dict[str, object]) -> dict[str, object]:
+    def _part(
+        self, node: Node, name: str, interval: float, cost: float, tables: dict[str, object]
+    ) -> dict[str, object]:
         key = (node.number, name)
         if node.hung == name:
             node.hung_at = node.hung_at or self.now
@@ -160,11 +162,10 @@ class FleetSource:
         return {"t": self.now + 5000, "iv": interval, "ms": cost, "st": "ok", "n": self._reading[key], "tb": tables}
 
     def _gpu(self, node: Node, full: bool) -> dict[str, object]:
-        rng, rows, columns = self._random, [], {}
+        rng, columns = self._random, {}
         listed = [gpu for gpu in range(node.gpus) if gpu not in node.missing]
-        for gpu in listed:
-            rows.append({"k": f"GPU-{node.number:04x}-{gpu}", "a": {
-                "index": gpu, "pci": f"00000000:{0x10 + gpu:02X}:00.0", "name": node.name}})
+        rows = [{"k": f"GPU-{node.number:04x}-{gpu}", "a": {
+            "index": gpu, "pci": f"00000000:{0x10 + gpu:02X}:00.0", "name": node.name}} for gpu in listed]
         for name in GPU_MOVING + GPU_FIXED:
             columns[name] = [self._gpu_cell(node, gpu, name, rng) for gpu in listed]
         return self._part(node, "gpu", 1.0, 6.0, {"gpu": _table(rows, columns, len(GPU_MOVING), full)})
@@ -225,7 +226,8 @@ class FleetSource:
         send = self._count(node, -1, "tx", rng.uniform(1e6, 4e6))
         net: dict[str, list[float | str]] = {
             "rx_bytes": [receive, 10], "tx_bytes": [send, 10], "rx_errors": [0, 0], "tx_errors": [0, 0],
-            "rx_dropped": [0, 0], "speed_mbps": [25000, "!EINVAL"], "mtu": [9000, 65536], "operstate": ["=up", "=unknown"]}
+            "rx_dropped": [0, 0], "speed_mbps": [25000, "!EINVAL"], "mtu": [9000, 65536],
+            "operstate": ["=up", "=unknown"]}
         nets = [{"k": "0000:05:00.0/ens5f0np0", "a": {"name": "ens5f0np0", "phys": True}},
                 {"k": "lo", "a": {"name": "lo", "phys": False}}]
         return self._part(node, "host", 1.0, 1.5, {

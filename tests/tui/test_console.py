@@ -67,7 +67,7 @@ def text(app: ConsoleApp) -> str:
 @pytest.fixture(scope="module")
 def bad_fleet() -> FleetSource:
     """A fleet in which much is wrong; tests that share it do not move it on."""
-    return faulty()
+    return faulty(ticks=14)
 
 
 async def test_the_fleet_screen_says_what_is_up_and_what_is_not(bad_fleet: FleetSource) -> None:
@@ -115,7 +115,7 @@ async def test_the_pcie_screen_names_device_hop_and_lost_bandwidth(bad_fleet: Fl
         assert "31.5 GB/s" in row
         await pilot.press("a")
         await settle(pilot)
-        assert sum("x16 of x16" in line for line in lines(app)) > 20
+        assert sum("x16 of x16" in line for line in lines(app)) > 10
         assert app.panes["pcie"].table.rows[0] is not None
 
 
@@ -398,8 +398,8 @@ async def test_text_from_nodes_is_drawn_as_it_is() -> None:
     source.run(4)
     async with console(source) as (app, pilot):
         assert "[/foo]" in text(app)
-        for key in ("2", "3", "g", "4", "a", "5"):
-            await pilot.press(key)
+        for keys in ("2", "3", "g", "4a", "5"):
+            await pilot.press(*keys)
             await settle(pilot)
             assert "[/foo]" in text(app) or "[red]b" in text(app)
         app.open_node(0)
@@ -481,14 +481,14 @@ def test_marks_are_narrow_everywhere_and_have_twins() -> None:
 
 async def test_themes_change_under_the_running_console(bad_fleet: FleetSource) -> None:
     async with console(bad_fleet) as (app, pilot):
-        seen = set()
+        seen, first = set(), app.theme_name
         for _ in app.themes:
             seen.add(app.theme_name)
             await pilot.press("t")
             await settle(pilot)
             assert "rack-a" in text(app)
         assert seen == {"dark", "light", "contrast", "ansi"}
-        assert app.theme_name == "dark"
+        assert app.theme_name == first
 
 
 async def test_no_color_draws_no_colour(bad_fleet: FleetSource, monkeypatch: pytest.MonkeyPatch) -> None:

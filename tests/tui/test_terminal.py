@@ -13,8 +13,12 @@ import sys
 import termios
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 TESTS = Path(__file__).resolve().parents[1]
 MUST = ("\x1b[?1000l", "\x1b[?1002l", "\x1b[?1003l", "\x1b[?1006l", "\x1b[?1015l", "\x1b[?2004l", "\x1b[?1004l",
@@ -75,11 +79,11 @@ class Child:
 
 
 @pytest.fixture
-def child(request: pytest.FixtureRequest) -> Child:
+def child(request: pytest.FixtureRequest) -> Iterator[Child]:
     """A console on a pseudo-terminal, drawn."""
     made = Child(getattr(request, "param", ""))
-    request.addfinalizer(made.close)
-    return made
+    yield made
+    made.close()
 
 
 def _restored(child: Child) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from rich.color import Color
 
 from clustertop.tui import theme
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SHIPPED = theme.load_all()
 
@@ -15,7 +18,7 @@ SHIPPED = theme.load_all()
 def test_the_shipped_themes_are_all_usable() -> None:
     themes, problems = SHIPPED
     assert problems == []
-    assert list(themes)[0] == "dark"
+    assert next(iter(themes)) == "dark"
     assert set(themes) == {"dark", "light", "contrast", "ansi"}
 
 
@@ -30,7 +33,8 @@ def test_states_differ_in_every_theme(name: str) -> None:
 def test_text_can_be_read_on_its_background(name: str) -> None:
     made = SHIPPED[0][name]
     for role in ("text", "muted", "accent", "ok", "info", "warning", "critical", "stale", "unknown"):
-        assert _contrast(made.colors[role], made.colors["background"]) >= (3.4 if role in {"muted", "stale"} else 4.0), role
+        least = 3.4 if role in {"muted", "stale"} else 4.0
+        assert _contrast(made.colors[role], made.colors["background"]) >= least, role
     for color in (*made.load, *made.hot):
         assert _contrast(theme._ink(color, False), color) >= 4.0, color
 

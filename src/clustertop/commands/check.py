@@ -10,7 +10,7 @@ from clustertop.commands import common
 if TYPE_CHECKING:
     import argparse
 
-    from clustertop.session import Plan
+    from clustertop.plan import Plan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

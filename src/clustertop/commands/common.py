@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from clustertop.config import Loaded
-    from clustertop.session import Plan
+    from clustertop.plan import Plan
 
 EXIT_OK, EXIT_WARNING, EXIT_CRITICAL, EXIT_UNKNOWN = 0, 1, 2, 3
 
@@ -34,8 +34,8 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
     """
     from clustertop.config import load
     from clustertop.inventory import resolve
+    from clustertop.plan import Plan
     from clustertop.rules.spec import apply, builtin
-    from clustertop.session import Plan
     from clustertop.settings import expect_gpus, expect_width, poll_settings
     from clustertop.store.view import Freshness
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import argparse
 
     from clustertop.config import Loaded
-    from clustertop.session import Plan
+    from clustertop.plan import Plan
 
 
 def add_drawing(parser: argparse.ArgumentParser) -> None:

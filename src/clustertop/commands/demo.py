@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from clustertop.config import Loaded
     from clustertop.demo.faults import Fault
-    from clustertop.session import Plan
+    from clustertop.plan import Plan
 
 DEFAULT_NODES = 64
 DEFAULT_SEED = 7
@@ -69,8 +69,8 @@ async def running(
     """Run the demo cluster that *args* describe; yields what a session needs to watch it. Raises DemoError."""
     from clustertop.demo.launch import start_demo
     from clustertop.inventory import Inventory
+    from clustertop.plan import Plan
     from clustertop.rules.spec import apply, builtin
-    from clustertop.session import Plan
 
     rules = builtin() if loaded is None else apply(builtin(), loaded.config.rules)
     async with start_demo(args.nodes, faults=faults, seed=args.seed) as demo:

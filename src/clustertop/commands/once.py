@@ -9,7 +9,7 @@ from clustertop.commands import common
 if TYPE_CHECKING:
     import argparse
 
-    from clustertop.session import Plan
+    from clustertop.plan import Plan
 
 READINGS = 2
 """Frames waited for: a rate needs two."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from clustertop.model import Transition
-    from clustertop.session import Plan
+    from clustertop.plan import Plan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

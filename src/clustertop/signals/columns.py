@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from clustertop.model import Attr
     from clustertop.signals.metric import TableSpec
-    from clustertop.wire.frame import Attr
 
 
 class Columns:

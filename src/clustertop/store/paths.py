@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from clustertop.model import NodeInfo
+    from clustertop.model import Attr, NodeInfo
     from clustertop.store.table import Table
-    from clustertop.wire.frame import Attr
 
 
 class PciePaths:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clustertop.model import LinkState, NodeInfo, Why
+from clustertop.model import Attr, LinkState, NodeInfo, Why
 from clustertop.signals import gpu, host, pcie, rdma
 from clustertop.signals.units import pci_key
 from clustertop.store.history import History
@@ -15,7 +15,7 @@ from clustertop.store.ports import PortTotals
 from clustertop.store.table import Table
 from clustertop.store.view import FleetView, Freshness
 from clustertop.text import clean
-from clustertop.wire.frame import Attr, Frame, FrameError, GroupPart, Row, TablePart
+from clustertop.wire.frame import Frame, FrameError, GroupPart, Row, TablePart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from clustertop.model import Attr
     from clustertop.signals.metric import TableSpec
-    from clustertop.wire.frame import Attr, Row, TablePart
+    from clustertop.wire.frame import Row, TablePart
 
     Labeller = Callable[[str, Mapping[str, Attr]], str]
 

@@ -14,10 +14,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from clustertop.model import NodeInfo
+    from clustertop.model import Attr, NodeInfo
     from clustertop.signals.metric import TableSpec
     from clustertop.store.history import History
-    from clustertop.wire.frame import Attr
 
 FRESH, LATE, STALE = 0, 1, 2
 """Levels of freshness: within two intervals; within five (drawn dim, with its age); older (values unknown)."""

@@ -8,19 +8,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.app import App
 from textual.containers import Vertical
 from textual.reactive import reactive
 from textual.widgets import ContentSwitcher, Input
 
-from clustertop.model import Request
 from clustertop.tui import terminal, theme
+from clustertop.tui.acting import Acting
 from clustertop.tui.actions import ALL, SCREENS, WHERE, bindings, keys_for
 from clustertop.tui.atlas import Atlas
-from clustertop.tui.commands import Commands, Palette
+from clustertop.tui.commands import Commands
 from clustertop.tui.glyphs import ASCII, UNICODE, utf8_locale
-from clustertop.tui.heat import HEATS
-from clustertop.tui.help import HelpScreen
 from clustertop.tui.panes.alerts import AlertsPane
 from clustertop.tui.panes.detail import DetailPane
 from clustertop.tui.panes.fleet import FleetPane
@@ -30,9 +27,7 @@ from clustertop.tui.panes.rdma import RdmaPane
 from clustertop.tui.picture import Picture
 from clustertop.tui.source import OwnCost, Source
 from clustertop.tui.widgets.bars import Bar, Keys, Moment, Summary, Tabs
-from clustertop.tui.widgets.heatmap import HeatMap
 from clustertop.tui.widgets.lines import LineView, Look
-from clustertop.tui.widgets.table import Table
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -40,17 +35,19 @@ if TYPE_CHECKING:
 
     from clustertop.core import Snapshot
     from clustertop.tui.panes.base import Pane
+    from clustertop.tui.widgets.heatmap import HeatMap
+    from clustertop.tui.widgets.table import Table
 
 __all__ = ["ConsoleApp", "OwnCost", "Source", "run_console"]
 
 LOOK_SECONDS = 0.25
-"""How often the source is looked at: at most this late is a new snapshot drawn, and no more often than four a second."""
+"""How often the source is looked at: so late at most is a snapshot drawn, and four times a second at most."""
 SAID_SECONDS = 3.0
 SILENCE_SECONDS = 4.0
 """Without a new snapshot for so long the summary says so."""
 
 
-class ConsoleApp(App[int]):
+class ConsoleApp(Acting):
     """The console. It reads ``source`` and asks nothing else of anybody."""
 
     TITLE = "clustertop"
@@ -71,13 +68,15 @@ class ConsoleApp(App[int]):
     #filter:focus { border: none; }
     #legend, #pcie-head, #rdma-head { background: $background; }
     #fleet-line { background: $panel; }
+    Palette #--input, Palette #--input.--list-visible, Palette CommandList { border: blank; }
+    Palette LoadingIndicator, Palette LoadingIndicator.--visible { display: none; }
     """
 
     snapshot: reactive[Snapshot | None] = reactive(None, always_update=False, init=False, repaint=False)
 
     def __init__(
-        self, source: Source, *, theme_name: str = theme.DEFAULT, refresh_seconds: float = 1.0, ascii_only: bool = False,
-        mouse: bool = True,
+        self, source: Source, *, theme_name: str = theme.DEFAULT, refresh_seconds: float = 1.0,
+        ascii_only: bool = False, mouse: bool = True,
     ) -> None:
         no_color = bool(os.environ.get("NO_COLOR"))
         super().__init__(ansi_color=True if no_color else None)
@@ -144,12 +143,12 @@ class ConsoleApp(App[int]):
             self.exit(129)
             return
         newest = self.source.snapshot
-        if self.paused_at is None and newest is not None and (
+        # Half a look's grace, or a refresh of 1 s would fall on every fifth look.
+        due = self.paused_at is None and now - self._drawn_at >= self._least - LOOK_SECONDS / 2
+        if due and newest is not None and (
                 self.snapshot is None or newest.view.generation != self.snapshot.view.generation):
-            # A quarter of a second's grace, or a refresh of 1 s would fall on every fifth look.
-            if now - self._drawn_at >= self._least - LOOK_SECONDS / 2:
-                self._drawn_at = self._new_at = now
-                self.snapshot = newest
+            self._drawn_at = self._new_at = now
+            self.snapshot = newest
         self.draw_bars()
 
     def watch_snapshot(self, snapshot: Snapshot | None) -> None:
@@ -185,11 +184,10 @@ class ConsoleApp(App[int]):
         if picture is not None and picture.snapshot.alerts:
             badges["alerts"] = str(len(picture.snapshot.alerts))
         self.tabs.show(self.front, self.source.title, badges)
+        paused = None if self.paused_at is None else now - self.paused_at
         silent = now - self._new_at
-        moment = Moment(
-            None if self.paused_at is None else now - self.paused_at,
-            silent if self.paused_at is None and picture is not None and silent > SILENCE_SECONDS + self._least else None,
-            self.filter_text, self.source.notes)
+        late = paused is None and picture is not None and silent > SILENCE_SECONDS + self._least
+        moment = Moment(paused, silent if late else None, self.filter_text, self.source.notes)
         self.summary.show(None if picture is None else picture.totals, self.source.cost(), moment)
         if picture is None:
             self.empty.put([(), ((self.waiting_words(), "unknown"),)])
@@ -308,199 +306,6 @@ class ConsoleApp(App[int]):
     def on_resize(self) -> None:
         """Another size: the pane in front is laid out again."""
         self.call_after_refresh(self.draw_front)
-
-    # -- actions: moving -----------------------------------------------------------------------------------------
-
-    def action_move(self, dx: int, dy: int) -> None:
-        """Move the cursor."""
-        self.panes[self.front].target.move(dx, dy)
-
-    def action_page(self, pages: int) -> None:
-        """Move by pages."""
-        target = self.panes[self.front].target
-        target.move(0, pages * max(target.tall - 1, 1))
-
-    def action_edge(self, last: bool) -> None:
-        """Move to an end."""
-        self.panes[self.front].target.edge(last)
-
-    def action_part(self) -> None:
-        """Move in the other list."""
-        self.panes[self.front].next_part()
-
-    def action_next_problem(self, step: int) -> None:
-        """To the next node that is not ok."""
-        pane = self.panes["fleet"]
-        if isinstance(pane, FleetPane):
-            self.say(pane.next_problem(step))
-
-    # -- actions: showing ----------------------------------------------------------------------------------------
-
-    def action_filter(self) -> None:
-        """Open the filter's line."""
-        box = self.query_one("#filter", Input)
-        box.display = True
-        box.value = self.filter_text
-        box.focus()
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter as it is typed."""
-        if event.input.id == "filter" and event.value != self.filter_text:
-            self.filter_text = event.value
-            self.draw()
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Keep the filter and go back to the keys."""
-        if event.input.id == "filter":
-            self._close_filter()
-
-    def _close_filter(self) -> None:
-        box = self.query_one("#filter", Input)
-        box.display = False
-        self.set_focus(None)
-        self.call_after_refresh(self.draw_front)
-
-    def clear_filter(self) -> None:
-        """Show everything again."""
-        self.filter_text = ""
-        self._close_filter()
-        self.draw()
-
-    def action_freeze(self) -> None:
-        """Hold the picture, or let it go on."""
-        self.paused_at = time.monotonic() if self.paused_at is None else None
-        self._new_at = time.monotonic()
-        self.look_at_source()
-
-    def action_metric(self, step: int) -> None:
-        """The next metric of the map."""
-        pane = self.panes["fleet"]
-        if isinstance(pane, FleetPane):
-            self.say(pane.cycle_metric(step))
-
-    def show_metric(self, name: str) -> None:
-        """The map of metric *name*."""
-        pane = self.panes["fleet"]
-        if isinstance(pane, FleetPane):
-            pane.map.metric = next(heat for heat in HEATS if heat.name == name)
-            self.action_screen_to("fleet")
-
-    def action_density(self) -> None:
-        """Numbers or dense tiles."""
-        pane = self.panes["fleet"]
-        if isinstance(pane, FleetPane):
-            self.say(f"tiles: {pane.cycle_density()}")
-
-    def action_log(self) -> None:
-        """The log, or the detail."""
-        pane = self.panes["alerts"]
-        if isinstance(pane, AlertsPane):
-            pane.toggle_log()
-            self.call_after_refresh(self.draw_front)
-
-    def action_log_screen(self) -> None:
-        """The alerts with the log below."""
-        pane = self.panes["alerts"]
-        if isinstance(pane, AlertsPane) and not pane.log_shown:
-            pane.toggle_log()
-        self.action_screen_to("alerts")
-
-    def action_per_gpu(self) -> None:
-        """Lines per GPU, or per node."""
-        pane = self.panes["nodes"]
-        if isinstance(pane, NodesPane):
-            self.say(pane.toggle_gpus())
-            self.call_after_refresh(self.draw_front)
-
-    def action_per_gpu_screen(self) -> None:
-        """The nodes, a line per GPU."""
-        pane = self.panes["nodes"]
-        if isinstance(pane, NodesPane) and pane.table is pane.nodes:
-            pane.toggle_gpus()
-        self.action_screen_to("nodes")
-
-    def action_all(self) -> None:
-        """Every row, or those in trouble."""
-        pane = self.panes[self.front]
-        if isinstance(pane, PciePane | RdmaPane):
-            self.say(pane.toggle_all())
-
-    def _table(self) -> Table[Picture] | None:
-        pane = self.panes[self.front]
-        return pane.table if isinstance(pane, AlertsPane | NodesPane | PciePane | RdmaPane) else None
-
-    def action_sort(self, step: int) -> None:
-        """Order by the next column."""
-        table = self._table()
-        if table is not None:
-            name = table.cycle_sort(step)
-            self.draw_front()
-            self.say(f"ordered by {name}" if name else "worst first")
-
-    def action_reverse(self) -> None:
-        """Turn the order round."""
-        table = self._table()
-        if table is not None:
-            table.flip()
-            self.draw_front()
-
-    # -- actions: the rest ---------------------------------------------------------------------------------------
-
-    def action_copy(self) -> None:
-        """Copy the row under the cursor as plain text."""
-        text = self.panes[self.front].row_text()
-        if text:
-            self.copy_to_clipboard(text)
-            self.say("copied: " + text.replace("\n", " "))
-
-    def action_full_reading(self) -> None:
-        """Ask the node for a full frame."""
-        node = self.panes[self.front].node()
-        if node is not None:
-            self.source.request(Request(node, {"do": "full"}))
-            self.say(f"asked {self.atlas.names[node]} for a full reading")
-
-    def action_theme(self) -> None:
-        """The next theme."""
-        if self._mono:
-            self.say("NO_COLOR is set: no colours")
-            return
-        names = list(self.themes)
-        self.use_theme(names[(names.index(self.theme_name) + 1) % len(names)])
-        self.say(f"theme: {self.theme_name}")
-
-    def action_mouse(self) -> None:
-        """Switch mouse reporting off or on."""
-        self._mouse = not self._mouse
-        if self._driver is not None:
-            self._driver.write(terminal.MOUSE_ON if self._mouse else terminal.MOUSE_OFF)
-            self._driver.flush()
-        self.say("mouse on" if self._mouse else "mouse off: the terminal selects text")
-
-    def action_redraw(self) -> None:
-        """Draw the whole screen again."""
-        if self._driver is not None:
-            self._driver.write("\x1b[2J")
-        self.refresh(layout=True)
-        for view in self.screen.query(LineView):
-            view.redraw()
-
-    def action_help(self) -> None:
-        """Show every key."""
-        self.push_screen(HelpScreen(self.look))
-
-    def action_command_palette(self) -> None:
-        """Commands by name."""
-        if not isinstance(self.screen, Palette):
-            self.push_screen(Palette(id="--command-palette"))
-
-    async def action_quit(self) -> None:
-        """Leave."""
-        self.leave()
-
-    def leave(self) -> None:
-        """Leave with status 0."""
-        self.exit(0)
 
 
 async def run_console(

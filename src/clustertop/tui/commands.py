@@ -32,7 +32,7 @@ class Commands(Provider):
         for _, name, title in SCREENS:
             yield f"show: {title}", partial(app.action_screen_to, name), f"the {title} screen"
         for heat in HEATS:
-            yield f"map: {heat.name}", partial(app.show_metric, heat.name), heat.title
+            yield f"map: {heat.name}", partial(app.show_metric, heat.name), app.look.glyphs.plain(heat.title)
         for name in app.themes:
             yield f"theme: {name}", partial(app.use_theme, name), "colours"
         yield "show: lines per GPU", app.action_per_gpu_screen, "the Nodes screen, per GPU"
@@ -59,7 +59,7 @@ class Commands(Provider):
                 yield Hit(score, Content(name), call, text=name, help=words)
         found = 0
         for node, host in enumerate(self.console.node_names()):
-            name = f"go to: {host}"
+            name = self.console.look.glyphs.plain(f"go to: {host}")
             score = matcher.match(name)
             if score > 0:
                 yield Hit(score, Content(name), partial(self.console.open_node, node), text=name, help="this node")

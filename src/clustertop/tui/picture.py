@@ -46,7 +46,8 @@ _LINKS = tuple(LinkState)
 
 def mark(glyphs: Glyphs, state: int) -> str:
     """The glyph of a state."""
-    return (glyphs.ok, glyphs.info, glyphs.warning, glyphs.critical, glyphs.unknown, glyphs.stale, glyphs.critical)[state]
+    critical = glyphs.critical
+    return (glyphs.ok, glyphs.info, glyphs.warning, critical, glyphs.unknown, glyphs.stale, critical)[state]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +175,8 @@ class Picture:
         level = [alert.severity for alert in self.snapshot.alerts]
         fresh = gpu.level != STALE
         return Totals(
-            len(self.view.nodes), int(up.sum()), int((self.state == SILENT).sum()), int(tried.sum()), int((present & fresh).sum()),
+            len(self.view.nodes), int(up.sum()), int((self.state == SILENT).sum()), int(tried.sum()),
+            int((present & fresh).sum()),
             int(max(np.nansum(known), len(gpu))), _mean(util), _sum(power), _least(age[up]), _most(age[up]),
             _mean(cpu[up]), _most(cpu[up]),
             (level.count(Severity.CRITICAL), level.count(Severity.WARNING), level.count(Severity.INFO)),

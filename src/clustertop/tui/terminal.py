@@ -100,7 +100,9 @@ class Guard:
             with contextlib.suppress(termios.error, OSError, ValueError):
                 termios.tcsetattr(0, termios.TCSANOW, self._saved)  # type: ignore[arg-type]
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         loop = asyncio.get_running_loop()
         for number in self._handled:
             loop.remove_signal_handler(number)

@@ -95,7 +95,8 @@ def palette(theme: Theme, *, mono: bool) -> Palette:
             "text": plain, "muted": Style(dim=True), "head": Style(bold=True), "title": Style(bold=True),
             "accent": Style(bold=True), "tab": Style(bold=True, reverse=True), "ok": plain, "info": plain,
             "warning": Style(bold=True), "critical": Style(bold=True, reverse=True), "stale": Style(dim=True),
-            "unknown": Style(dim=True), "lost": Style(bold=True, reverse=True), "paused": Style(bold=True, reverse=True),
+            "unknown": Style(dim=True), "lost": Style(bold=True, reverse=True),
+            "paused": Style(bold=True, reverse=True),
             "t:ok": plain, "t:info": Style(underline=True), "t:warning": Style(bold=True, underline=True),
             "t:critical": Style(bold=True, reverse=True),
         }

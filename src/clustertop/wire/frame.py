@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import msgspec
 
+from clustertop.model import Attr  # noqa: TC001 - msgspec reads the annotations
 from clustertop.text import clean
 
 VERSION = 1
@@ -22,7 +23,6 @@ MAX_COLUMNS = 512
 MAX_FRAME = 1 << 20
 """Longest payload accepted, in bytes."""
 
-Attr = str | int | float | bool | list[str] | None
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):

@@ -45,7 +45,6 @@ class AlertsPane(Pane):
     """The list, and below it the detail of one or the log."""
 
     TITLE: ClassVar[str] = "Alerts"
-    VERBS: ClassVar[frozenset[str]] = frozenset({"open", "log", "sort", "reverse", "copy", "filter", "part", "full_reading"})
 
     def __init__(self, look: Look, *, id: str = "alerts") -> None:  # noqa: A002
         super().__init__(look, id=id)
@@ -146,13 +145,16 @@ class AlertsPane(Pane):
         return out
 
     def _entry(self, change: Transition) -> Line:
-        glyphs = self.look.glyphs
+        glyphs, picture = self.look.glyphs, self.picture
+        assert picture is not None
         text, style = severity(glyphs, change.severity)
+        name = min(max(picture.atlas.name_width, 8), 20)
+        thing = change.thing.label if change.thing.key else "node"
         spans: list[Span] = [
             (f" {local_time(change.wall)} ", "muted"), (f"{change.kind:<9}", KIND_STYLE.get(change.kind, "text")),
             (f"{text:<8}", "muted" if change.kind == "cleared" else style),
-            (glyphs.fit(change.thing.node, min(max(self.picture.atlas.name_width, 8), 20) if self.picture else 14) + " ", "text"),
-            (glyphs.fit(change.thing.label if change.thing.key else "node", 14) + " ", "text"), (change.message, "text"),
+            (glyphs.fit(change.thing.node, name) + " ", "text"), (glyphs.fit(thing, 14) + " ", "text"),
+            (change.message, "text"),
         ]
         return tuple(spans)
 

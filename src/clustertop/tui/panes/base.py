@@ -17,8 +17,6 @@ class Pane(Vertical):
     """A screen: it gets a picture by attribute and draws it when it is the one in front."""
 
     TITLE: ClassVar[str] = ""
-    VERBS: ClassVar[frozenset[str]] = frozenset()
-    """Actions that mean something here."""
 
     def __init__(self, look: Look, *, id: str) -> None:  # noqa: A002
         super().__init__(id=id)

@@ -32,7 +32,6 @@ class DetailPane(Pane):
     """One node, as one long page."""
 
     TITLE: ClassVar[str] = "Node"
-    VERBS: ClassVar[frozenset[str]] = frozenset({"back", "copy", "next_node", "full_reading"})
 
     def __init__(self, look: Look, *, id: str = "detail") -> None:  # noqa: A002
         super().__init__(look, id=id)
@@ -100,7 +99,8 @@ class DetailPane(Pane):
             return [title(" Facts", "none told yet")]
         names = [*(name for name in _FACTS if name in facts), *(name for name in facts if name not in _FACTS)]
         return [title(" Facts"),
-                *(((f"   {name:<12} ", "muted"), (str(facts[name]), "text")) for name in names if facts[name] is not None)]
+                *(((f"   {name:<12} ", "muted"), (str(facts[name]), "text"))
+                  for name in names if facts[name] is not None)]
 
     def _host(self, picture: Picture, node: int) -> list[Line]:
         table = picture.view["node"]
@@ -149,11 +149,10 @@ class DetailPane(Pane):
             return [title(" GPUs", "no GPU on this node" if state == host.OFF else "none known")]
         trend = 0 if wide < 84 else min(16, (wide - 78) // 3)
         gap = trend + 1 if trend else 0
-        head = f"   {'GPU':<7}{'state':<10}{'util':>6}{'':1}{'':{gap}}{'power':>8}{'':1}{'':{gap}}{'temp':>7}{'':1}{'':{gap}}"
+        head = f"   {'GPU':<7}{'state':<10}{'util':>6} {'':{gap}}{'power':>8} {'':{gap}}{'temp':>7} {'':{gap}}"
         head += f"{'used':>10}{'SM clock':>10}{'width':>7}"
         out: list[Line] = [title(" GPUs", ", ".join(sorted(names))), ((head, "head"),)]
-        for row in slots:
-            out.append(self._gpu(picture, row, trend))
+        out += [self._gpu(picture, row, trend) for row in slots]
         if trend:
             out.append(((f"   curves: the last {duration(trend * (1 if glyphs.ascii else 2) * 2.0)}", "muted"),))
         return out
@@ -209,13 +208,13 @@ class DetailPane(Pane):
 
     def _pcie(self, picture: Picture, node: int) -> list[Line]:
         table, glyphs = picture.view["pcie"], self.look.glyphs
-        rows = [row for row in table.rows_of(node).tolist()]
+        rows: list[int] = table.rows_of(node).tolist()
         ends = [row for row in rows if table.value("endpoint", row) == 1]
         bridges = len(rows) - len(ends)
         out: list[Line] = [title(" PCIe devices", f"{bridges} bridges above them" if rows else "none known")]
         if ends:
-            out.append(((f"   {'device':<22}{'kind':<8}{'state':<8}{'lanes':<11}{'narrow at':<20}{'lost each way':>13}  "
-                         f"{'speed':<10}", "head"),))
+            out.append(((f"   {'device':<22}{'kind':<8}{'state':<8}{'lanes':<11}{'narrow at':<20}"
+                         f"{'lost each way':>13}  {'speed':<10}", "head"),))
         ends.sort(key=lambda row: -(table.value("lost_bytes_per_second", row) or 0))
         for row in ends:
             mark_text, style = severity(glyphs, int(picture.severity("pcie")[row]))
@@ -240,7 +239,8 @@ class DetailPane(Pane):
                                  (f"{state[0]:<7}", "muted" if state[0] == "down" else state[1])]
             for column, width in (("speed_bits_per_second", 10), ("receive_bytes_per_second", 12),
                                   ("transmit_bytes_per_second", 12), ("receive_errors_per_second", 10),
-                                  ("transmit_errors_per_second", 10), ("receive_drops_per_second", 9), ("mtu_bytes", 9)):
+                                  ("transmit_errors_per_second", 10), ("receive_drops_per_second", 9),
+                                  ("mtu_bytes", 9)):
                 amount = table.value(column, row)
                 text, style = value(table, column, row)
                 if column == "mtu_bytes" and amount is not None:

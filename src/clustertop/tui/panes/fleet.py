@@ -23,8 +23,6 @@ class FleetPane(Pane):
     """The map, its legend, and one line on the node under the cursor."""
 
     TITLE: ClassVar[str] = "Fleet"
-    VERBS: ClassVar[frozenset[str]] = frozenset({
-        "open", "metric", "density", "next_problem", "copy", "full_reading"})
 
     def __init__(self, look: Look, *, id: str = "fleet") -> None:  # noqa: A002
         super().__init__(look, id=id)

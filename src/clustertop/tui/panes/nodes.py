@@ -63,7 +63,6 @@ class NodesPane(Pane):
     """Nodes, or GPUs."""
 
     TITLE: ClassVar[str] = "Nodes"
-    VERBS: ClassVar[frozenset[str]] = frozenset({"open", "per_gpu", "sort", "reverse", "copy", "full_reading"})
 
     def __init__(self, look: Look, *, id: str = "nodes") -> None:  # noqa: A002
         super().__init__(look, id=id)
@@ -94,8 +93,8 @@ class NodesPane(Pane):
             Column("state", 18, lambda p, r: (f"{mark(glyphs, p.state[r])} {p.words_of(r)}", STYLES[p.state[r]]),
                    lambda p: RANK[p.state].astype(float), "<"),
             Column("node", 14, lambda p, r: (p.atlas.names[r], "title"), lambda p: p.atlas.names, "<", down=False),
-            Column("rack", 8, lambda p, r: (p.view.nodes[r].rack, "muted"), lambda p: [n.rack for n in p.view.nodes], "<",
-                   rank=7, down=False),
+            Column("rack", 8, lambda p, r: (p.view.nodes[r].rack, "muted"),
+                   lambda p: [n.rack for n in p.view.nodes], "<", rank=7, down=False),
             Column("GPUs", 5, _gpus, lambda p: p.gpus_answering, rank=1, down=False),
             summed("util", "gpu", "utilization_ratio", "mean", "ratio", 6, 1),
             summed("power", "gpu", "power_watts", "sum", "W", 8, 2),
@@ -117,8 +116,8 @@ class NodesPane(Pane):
         glyphs = self.look.glyphs
 
         def own(name: str, column: str, width: int, rank: int, *, down: bool = True) -> Column[Picture]:
-            return Column(name, width, lambda p, r: value(p.view["gpu"], column, r), lambda p: p.view["gpu"].col(column),
-                          rank=rank, down=down)
+            return Column(name, width, lambda p, r: value(p.view["gpu"], column, r),
+                          lambda p: p.view["gpu"].col(column), rank=rank, down=down)
 
         def state(p: Picture, r: int) -> Span:
             presence = p.view["gpu"].value("presence", r)
@@ -142,7 +141,8 @@ class NodesPane(Pane):
             Column("state", 9, state, lambda p: p.severity("gpu").astype(float), "<"),
             Column("node", 14, lambda p, r: (p.atlas.names[p.view["gpu"].node[r]], "title"),
                    lambda p: [p.atlas.names[node] for node in p.view["gpu"].node.tolist()], "<", down=False),
-            Column("GPU", 7, lambda p, r: (p.view["gpu"].labels[r], "text"), lambda p: p.view["gpu"].labels, "<", down=False),
+            Column("GPU", 7, lambda p, r: (p.view["gpu"].labels[r], "text"), lambda p: p.view["gpu"].labels, "<",
+                   down=False),
             own("util", "utilization_ratio", 6, 1),
             own("used", "memory_used_bytes", 8, 2),
             own("power", "power_watts", 6, 1),

@@ -113,7 +113,6 @@ class PciePane(Pane):
     """The table with its totals above."""
 
     TITLE: ClassVar[str] = "PCIe"
-    VERBS: ClassVar[frozenset[str]] = frozenset({"open", "all", "sort", "reverse", "copy", "full_reading"})
 
     def __init__(self, look: Look, *, id: str = "pcie") -> None:  # noqa: A002
         super().__init__(look, id=id)

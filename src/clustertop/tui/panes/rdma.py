@@ -28,7 +28,10 @@ def rate(picture: Picture, way: str) -> NDArray[np.float64]:
     """[rows] bytes per second, ``transmit`` or ``receive``: the IBTA counter, else the driver's own."""
     table = picture.view["port"]
     ibta, own = table.col(f"{way}_bytes_per_second"), table.col(f"hw_{way}_bytes_per_second")
-    return np.asarray(np.where(np.isnan(ibta), own, ibta), np.float64)
+    out = ibta.copy()
+    gaps = np.isnan(out)
+    out[gaps] = own[gaps]
+    return out
 
 
 def trouble(picture: Picture) -> NDArray[np.float64]:
@@ -93,7 +96,6 @@ class RdmaPane(Pane):
     """Ports above, counters of one below."""
 
     TITLE: ClassVar[str] = "RDMA"
-    VERBS: ClassVar[frozenset[str]] = frozenset({"open", "all", "sort", "reverse", "copy", "part", "full_reading"})
 
     def __init__(self, look: Look, *, id: str = "rdma") -> None:  # noqa: A002
         super().__init__(look, id=id)

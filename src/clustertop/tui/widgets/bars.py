@@ -71,7 +71,10 @@ class Tabs(Bar):
         self._places = []
         for key, pane, name in self._tabs:
             badge = f"({badges[pane]})" if badges.get(pane) else ""
-            text = f" {key} {name}{f' {badge}' if badge else ''} " if full else f" {key}{f':{name}' if pane == current else ''} "
+            if full:
+                text = f" {key} {name} {badge} " if badge else f" {key} {name} "
+            else:
+                text = f" {key}:{name} " if pane == current else f" {key} "
             out.append((text, "tab" if pane == current else "muted"))
             self._places.append((x, x + len(text), pane))
             x += len(text)
@@ -178,7 +181,8 @@ def _age(totals: Totals | None) -> list[Span]:
 def _cost(totals: Totals | None, cost: OwnCost | None) -> list[Span]:
     out: list[Span] = [("watching costs ", "muted")]
     if cost is not None:
-        out += [("here ", "muted"), (f"{quantity(cost.cpu_ratio, 'ratio')} CPU {quantity(cost.memory_bytes, 'B')}", "text")]
+        out += [("here ", "muted"),
+                (f"{quantity(cost.cpu_ratio, 'ratio')} CPU {quantity(cost.memory_bytes, 'B')}", "text")]
     if totals is not None and totals.probe_cpu_mean is not None and totals.probe_cpu_max is not None:
         out += [(", nodes " if cost is not None else "nodes ", "muted"),
                 (f"{quantity(totals.probe_cpu_mean, 'ratio')}", "text"),

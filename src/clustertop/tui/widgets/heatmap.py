@@ -149,7 +149,8 @@ class HeatMap(LineView):
         at = "@" if node == self.node else ""
         out = [
             (f"{mark(glyphs, state)} ", STYLES[state] + at),
-            (glyphs.fit(picture.atlas.names[node], self._name_cells), ("text" if state < NODE_UNKNOWN else "muted") + at),
+            (glyphs.fit(picture.atlas.names[node], self._name_cells),
+             ("text" if state < NODE_UNKNOWN else "muted") + at),
             (" ", "text" + at),
         ]
         width = self.slots * self.tile

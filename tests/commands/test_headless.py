@@ -1,0 +1,207 @@
+"""The commands without a screen, run as an operator runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sshd import Sshd, running
+from trees import gpu_node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TRACE = """
+import sys
+from clustertop import cli
+try:
+    status = cli.main(sys.argv[1:])
+except SystemExit as end:
+    status = end.code
+banned = sorted(name for name in {banned} if name in sys.modules)
+print("IMPORTED", banned, file=sys.stderr)
+sys.exit(status)
+"""
+
+
+def run(*arguments: str, env: dict[str, str] | None = None, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+    """Run clustertop; its configuration is nobody's."""
+    return subprocess.run(
+        [sys.executable, "-m", "clustertop", *arguments], capture_output=True, text=True, timeout=seconds, check=False,
+        stdin=subprocess.DEVNULL, env={**os.environ, "XDG_CONFIG_HOME": "/nonexistent", **(env or {})})
+
+
+def imported(banned: set[str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run clustertop and say which of *banned* were imported."""
+    return subprocess.run(
+        [sys.executable, "-c", _TRACE.replace("{banned}", repr(banned)), *arguments], capture_output=True, text=True,
+        timeout=60, check=False, stdin=subprocess.DEVNULL, env={**os.environ, "XDG_CONFIG_HOME": "/nonexistent"})
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[tuple[Sshd, Path]]:
+    """A node behind sshd and a config file that reaches it."""
+    with running(tmp_path / "sshd") as sshd:
+        config = tmp_path / "config.toml"
+        config.write_text(
+            f'[ssh]\nconfig_file = "{sshd.folder / "ssh_config"}"\nagent = false\n'
+            f'[inventory]\nnodes = "node1"\n[racks]\nr1 = "node1"\n'
+            f'[host.node1]\nhost = "127.0.0.1"\nport = {sshd.port}\nuser = "{sshd.node().user}"\n', encoding="utf-8")
+        yield sshd, config
+
+
+class TestNothingIsDrawn:
+    @pytest.mark.parametrize("arguments", [
+        ("--help",), ("once", "--help"), ("replay", "--help"), ("demo", "--help"), ("once", "--json"),
+        ("check", "--seconds", "0"), ("watch", "--for", "0.2"), ("probe", "--once"), ("config", "init", "-o", "-"),
+    ], ids=" ".join)
+    def test_textual_is_not_imported(self, arguments: tuple[str, ...]) -> None:
+        done = imported({"textual", "rich"}, *arguments)
+        assert done.returncode in {0, 1}, done.stderr
+        assert "IMPORTED []" in done.stderr
+
+    @pytest.mark.parametrize("command", [None, "demo", "check", "watch", "once", "record", "replay", "probe", "doctor",
+                                         "config"])
+    def test_help_loads_nothing_heavy(self, command: str | None) -> None:
+        heavy = {"asyncssh", "numpy", "msgspec", "textual", "ClusterShell", "psutil", "cryptography"}
+        done = imported(heavy, *([command] if command else []), "--help")
+        assert done.returncode == 0
+        assert "IMPORTED []" in done.stderr
+
+    @pytest.mark.parametrize("arguments", [(), ("demo",)])
+    def test_without_a_terminal_the_console_says_what_to_use(self, arguments: tuple[str, ...]) -> None:
+        done = run(*arguments)
+        assert done.returncode == 3
+        assert done.stdout == ""
+        assert "needs a terminal" in done.stderr
+
+
+class TestOnce:
+    def test_this_machine_in_real_values(self) -> None:
+        done = run("once", "--json")
+        assert done.returncode == 0, done.stderr
+        (node,) = json.loads(done.stdout)["nodes"]
+        readings = node["tables"]["node"][0]["readings"]
+        meminfo = {line.split(":")[0]: int(line.split()[1]) * 1024
+                   for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines()}
+        assert node["state"] == "up"
+        assert readings["cpus"]["value"] == os.cpu_count()
+        assert 0 <= readings["cpu_ratio"]["value"] <= 1
+        assert readings["memory_total_bytes"] == {"value": meminfo["MemTotal"], "unit": "B"}
+        assert abs(readings["memory_available_bytes"]["value"] - meminfo["MemAvailable"]) < meminfo["MemTotal"] / 5
+        assert readings["load1"]["value"] >= 0
+        names = {row["attrs"]["name"] for row in node["tables"]["net"]}
+        assert names == {name for name in os.listdir("/sys/class/net") if not name.startswith("veth")}
+        for row in node["tables"]["net"]:
+            statistics = Path(f"/sys/class/net/{row['attrs']['name']}/statistics/rx_bytes")
+            assert 0 <= row["readings"]["receive_bytes_total"]["value"] <= int(statistics.read_text(encoding="ascii"))
+
+    def test_every_unknown_says_why(self) -> None:
+        (node,) = json.loads(run("once", "--json").stdout)["nodes"]
+        unknown = [entry for rows in node["tables"].values() for row in rows for entry in row["readings"].values()
+                   if entry["value"] is None]
+        assert unknown
+        assert all(entry["unknown"] for entry in unknown)
+
+    def test_a_table_for_people(self, node: tuple[Sshd, Path]) -> None:
+        done = run("once", "-c", str(node[1]))
+        assert done.returncode == 0, done.stderr
+        head, line, *_ = done.stdout.splitlines()
+        assert head.split()[:3] == ["node", "state", "GPUs"]
+        assert line.split()[:2] == ["node1", "up"]
+        assert "no alerts" in done.stdout
+
+    def test_nothing_reachable_is_status_3_and_not_ok(self, node: tuple[Sshd, Path]) -> None:
+        sshd, config = node
+        sshd.stop()
+        done = run("once", "-c", str(config))
+        assert done.returncode == 3
+        line = done.stdout.splitlines()[1]
+        assert "unreachable" in line
+        assert line.rstrip().endswith(("unknown", "CRIT"))
+
+
+class TestCheck:
+    def test_reachable_and_healthy_is_0(self, node: tuple[Sshd, Path]) -> None:
+        done = run("check", "--seconds", "1", "--json", "-c", str(node[1]))
+        report = json.loads(done.stdout)
+        assert done.returncode == report["status"] == 0, done.stderr
+        assert report["read"] == report["nodes"] == 1
+        assert any(one["known"] == 0 for one in report["judged"])
+
+    def test_unreachable_is_3_and_named(self, node: tuple[Sshd, Path]) -> None:
+        sshd, config = node
+        sshd.stop()
+        done = run("check", "--seconds", "0", "-c", str(config))
+        assert done.returncode == 3
+        assert "0 of 1 nodes read" in done.stdout
+        assert "could not be read: 1" in done.stdout
+        assert "node1" in done.stdout
+        assert done.stdout.rstrip().endswith("result: unknown")
+
+    def test_a_wrong_config_is_one_sentence_and_starts_nothing(self, tmp_path: Path) -> None:
+        config = tmp_path / "bad.toml"
+        config.write_text("[poll]\nintervall_s = 10\n", encoding="utf-8")
+        for command in ("once", "check", "watch"):
+            done = run(command, "-c", str(config))
+            assert done.returncode == 3
+            assert done.stdout == ""
+            assert done.stderr.count("\n") == 1
+            assert "poll.intervall_s" in done.stderr
+            assert str(config) in done.stderr
+
+
+class TestWatch:
+    def _start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "clustertop", "watch", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, stdin=subprocess.DEVNULL, env={**os.environ, "XDG_CONFIG_HOME": "/nonexistent"})
+
+    def test_a_node_that_goes_is_one_line_of_json(self, node: tuple[Sshd, Path]) -> None:
+        sshd, config = node
+        sshd.stop()
+        with self._start("--json", "-c", str(config), "--for", "30") as process:
+            assert process.stdout is not None
+            change: dict[str, Any] = json.loads(process.stdout.readline())
+            process.terminate()
+            assert process.wait(10) == 128 + signal.SIGTERM
+            rest = process.stdout.read()
+        assert set(change) == {"at", "kind", "rule", "severity", "node", "table", "thing", "label", "message", "value",
+                               "limit", "unit", "since"}
+        assert (change["kind"], change["rule"], change["node"]) == ("raised", "node_unreachable", "node1")
+        assert rest == ""
+
+    def test_ends_after_its_time(self) -> None:
+        began = time.monotonic()
+        done = run("watch", "--for", "0.5", seconds=20)
+        assert done.returncode == 0
+        assert time.monotonic() - began >= 0.5
+        assert "watching" in done.stderr
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+    def test_ends_on_a_signal(self, number: signal.Signals) -> None:
+        with self._start() as process:
+            assert process.stderr is not None
+            assert "watching" in process.stderr.readline()
+            process.send_signal(number)
+            # Right after its first line it may not listen to signals yet; either way it ends by this one.
+            assert process.wait(10) in {128 + number, -number, 130}
+
+
+class TestProbe:
+    def test_another_root(self, tmp_path: Path) -> None:
+        gpu_node(tmp_path, gpus=2, ports=3)
+        done = run("probe", "--once", "--root", str(tmp_path))
+        assert done.returncode == 0, done.stderr
+        frame = json.loads(done.stdout)
+        rows = frame["g"]["rdma"]["tb"]["port"]["r"]
+        assert [row["a"]["dev"] for row in rows] == ["mlx5_0", "mlx5_1", "mlx5_2"]
+        assert frame["h"]["kernel"] == "6.8.0-test"

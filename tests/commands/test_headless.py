@@ -99,7 +99,8 @@ class TestOnce:
         assert abs(readings["memory_available_bytes"]["value"] - meminfo["MemAvailable"]) < meminfo["MemTotal"] / 5
         assert readings["load1"]["value"] >= 0
         names = {row["attrs"]["name"] for row in node["tables"]["net"]}
-        assert names == {name for name in os.listdir("/sys/class/net") if not name.startswith("veth")}
+        there = {path.name for path in Path("/sys/class/net").iterdir()}
+        assert names == {name for name in there if not name.startswith("veth")}
         for row in node["tables"]["net"]:
             statistics = Path(f"/sys/class/net/{row['attrs']['name']}/statistics/rx_bytes")
             assert 0 <= row["readings"]["receive_bytes_total"]["value"] <= int(statistics.read_text(encoding="ascii"))

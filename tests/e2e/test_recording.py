@@ -119,8 +119,12 @@ def test_no_address_user_or_key_is_recorded(live: tuple[Path, list[str]]) -> Non
     assert json.loads(header)["nodes"][0]["rack"] == "r1"
 
 
-@pytest.mark.parametrize("content", [b"", b"hello\n", gzip.compress(b"hello\n"), gzip.compress(b'{"a": 1}\n')])
-def test_what_is_no_recording_is_one_sentence(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "content", [b"", b"hello\n", gzip.compress(b"hello\n"), gzip.compress(b'{"a": 1}\n')],
+    ids=["empty", "text", "gzipped text", "gzipped JSON"])
+def test_what_is_no_recording_is_one_sentence(
+    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "no.ct"
     path.write_bytes(content)
     assert cli.main(["replay", str(path), "--events"]) == 3

@@ -41,7 +41,7 @@ async def console(
 
 async def settle(pilot: Pilot[int]) -> None:
     """Let layout and drawing finish."""
-    for _ in range(3):
+    for _ in range(2):
         await pilot.pause()
 
 
@@ -117,6 +117,20 @@ async def test_the_pcie_screen_names_device_hop_and_lost_bandwidth(bad_fleet: Fl
         await settle(pilot)
         assert sum("x16 of x16" in line for line in lines(app)) > 10
         assert app.panes["pcie"].table.rows[0] is not None
+
+
+async def test_what_could_not_be_judged_is_not_called_ok(bad_fleet: FleetSource) -> None:
+    async with console(bad_fleet, (120, 70)) as (app, pilot):
+        app.open_node(9)
+        await settle(pilot)
+        gone = next(line for line in lines(app) if "11:00.0" in line and "lanes" not in line and "MISSING" not in line)
+        assert "? unknown" in gone
+        assert "ok" not in gone
+        await pilot.press("5", "slash", *"gpu-021", "enter")
+        await settle(pilot)
+        rows = [line for line in lines(app) if line.startswith(("~", "?", "∙")) and "gpu-021" in line]
+        assert len(rows) == 8
+        assert all(line.startswith("~ stale") for line in rows)
 
 
 async def test_where_nothing_is_wrong_the_screens_say_what_was_judged() -> None:
@@ -319,13 +333,16 @@ def test_every_action_exists_and_no_key_has_two_meanings() -> None:
     assert len(keys) == len(set(keys))
 
 
-async def test_keys_that_mean_nothing_here_do_nothing(bad_fleet: FleetSource) -> None:
-    async with console(bad_fleet) as (app, pilot):
+async def test_actions_that_mean_nothing_here_do_nothing() -> None:
+    source = FleetSource(3, racks=1)
+    source.connect()
+    source.run(2)
+    async with console(source, (80, 24)) as (app, pilot):
         for key, name, _ in SCREENS:
             await pilot.press(key)
             for action in ACTIONS:
                 if action.group in {"Moving", "Showing", "Doing"} and action.id not in {"filter", "freeze"}:
-                    await pilot.press(action.keys.split(",")[0])
+                    await app.run_action(action.call)
             await settle(pilot)
             assert app.front == name
 
@@ -457,11 +474,12 @@ async def test_ascii_mode_draws_nothing_but_ascii(bad_fleet: FleetSource) -> Non
     source.connect()
     source.nodes[0].width = {1: 8}
     source.run(4)
-    for fleet in (source, bad_fleet):
+    for fleet, every in ((source, ("1", "mm", "z", "2", "3", "g", "4", "5", ["enter"])),
+                         (bad_fleet, ("1", *"mmmmmmz", "2", "l", "3", "g", "4a", "5", ["enter"], ["question_mark"],
+                                      ["escape", "ctrl+p"]))):
         async with console(fleet, ascii_only=True) as (app, pilot):
-            for key in ("1", *"mmmmmmz", "2", "l", "3", "g", "4", "a", "5", "enter", "question_mark", "end", "escape",
-                        "ctrl+p"):
-                await pilot.press(key)
+            for keys in every:
+                await pilot.press(*keys)
                 await settle(pilot)
                 for line in lines(app):
                     line.encode("ascii", "strict")

@@ -63,29 +63,53 @@ async def test_one_node_that_changes_draws_its_own_cells_only() -> None:
         assert sum(area.width for area in regions) <= 8 * table.tile
 
 
+async def test_a_twentieth_of_the_cells_costs_less_than_a_seventh_of_the_bytes() -> None:
+    source = FleetSource(64, racks=4)
+    source.connect()
+    source.run(4)
+    _still(source)
+    source.run(3)
+    async with console(source, (200, 50)) as (app, pilot):
+        source.tick()
+        await take(app, pilot)
+        written: list[int] = []
+        app._display = lambda screen, update: written.append(len(update.render_segments(app.console)))
+        app.screen.refresh()
+        await settle(pilot)
+        full = sum(written)
+        written.clear()
+        for number in (3, 20, 41):
+            source.nodes[number].still = False
+            source.nodes[number].busy = 0.3
+        source.tick()
+        await take(app, pilot)
+        assert full > 5000
+        assert 0 < sum(written) < 0.15 * full
+
+
 async def test_only_visible_lines_are_made() -> None:
-    source = FleetSource(512, racks=8)
+    source = FleetSource(160, racks=8)
     source.connect()
     source.run(2)
-    async with console(source, (100, 30)) as (app, pilot):
+    async with console(source, (50, 20)) as (app, pilot):
         table = app.panes["fleet"].map
         made = table.built
         source.tick()
         await take(app, pilot)
-        assert table.count() > 100
-        assert table.built - made <= 30
+        assert table.count() > 60
+        assert table.built - made <= 20
         await pilot.press("3", "g")
         await settle(pilot)
         rows = app.panes["nodes"].gpus
-        assert len(rows.rows) == 4096
+        assert len(rows.rows) == 1280
         made = rows.built
         source.tick()
         await take(app, pilot)
-        assert 0 < rows.built - made <= 30
+        assert 0 < rows.built - made <= 20
         await pilot.press("end")
         await settle(pilot)
         assert rows.row == rows.rows[-1]
-        assert "gpu-512" in rows.text_of(rows.count() - 1)
+        assert "gpu-160" in rows.text_of(rows.count() - 1)
 
 
 async def test_dense_tiles_keep_their_letters_apart() -> None:

@@ -28,6 +28,8 @@ FIRST_SECONDS = 0.3
 """The first frame waits this long for groups that have not read yet."""
 SPREAD_SECONDS = 0.01
 """Groups read one after the other: threads that wake together spend their time taking turns."""
+LAST_SECONDS = 0.05
+"""The GPU group's first reading comes this much later: compiling pynvml stops every other thread for a while."""
 LAG_SECONDS = 0.3
 """Later frames wait this long for the readings that are due."""
 SHUTDOWN_SECONDS = 2.0
@@ -69,9 +71,10 @@ class Runner(object):
         self.call = Call()
         self.interval = interval
         self.effective = interval
-        self.offset = SPREAD_SECONDS * GROUPS.index(name)
+        first = LAST_SECONDS if name == "gpu" else 0.0
+        self.offset = SPREAD_SECONDS * GROUPS.index(name) - first
         self.reader: "Any" = None
-        self.due = start
+        self.due = start + first
         self._args = args
         self._deadline = deadline
         self._wake = wake

@@ -130,8 +130,13 @@ def reason_words(mask: float) -> list[str]:
     return words + ([hex(rest)] if rest else [])
 
 
-def derive(t: Columns) -> None:
-    """Work out the derived columns of the GPU table in place."""
+def derive(t: Columns, failed: NDArray[np.bool_]) -> None:
+    """Work out the derived columns of the GPU table in place.
+
+    Args:
+        t: the table.
+        failed: [rows] True where the driver as a whole does not answer; then no single GPU is lost.
+    """
     # MIG hides whole-GPU utilisation; say so instead of "not supported".
     mig = t.col("mig_mode") == 1
     if mig.any():
@@ -145,7 +150,7 @@ def derive(t: Columns) -> None:
         silent &= np.isnan(t.col(name)) & ~np.isin(why, _BENIGN)
     lost |= silent
     presence = np.where(~t.present, MISSING, np.where(lost, LOST, PRESENT)).astype(float)
-    t.put("presence", presence, 0)
+    t.put("presence", np.where(failed, np.nan, presence), Why.UNREADABLE)
     t.put("in_use", _known(t.col("memory_used_bytes"), t.col("memory_used_bytes") >= USED_BYTES))
     busy = np.where(t.col("in_use") == 1, t.col("utilization_ratio"), np.nan)
     t.put("busy_utilization_ratio", busy, Why.NOT_JUDGED)

@@ -66,6 +66,9 @@ NODE = table("node", "host", "nodes", (
     Metric("gpu_power_watts", "W", "sum of the GPUs that tell", kind="derived", label="GPU power"),
 ))
 
+OF_HOST = frozenset({"cpu_ratio", "memory_used_ratio"})
+"""Derived columns of the node table that come from the host group's readings."""
+
 NET = table("net", "host", "network interfaces", (
     Metric("receive_bytes_total", "B", "bytes received", "rx_bytes", "counter", hi=2.0**64,
            rate="receive_bytes_per_second", source=_NET, label="rx"),

@@ -12,7 +12,7 @@ from clustertop.signals.units import pci_key
 from clustertop.store.history import History
 from clustertop.store.paths import PciePaths
 from clustertop.store.ports import PortTotals
-from clustertop.store.table import Table
+from clustertop.store.table import GRACE_SECONDS, Table
 from clustertop.store.view import FleetView, Freshness
 from clustertop.text import clean
 from clustertop.wire.frame import Frame, FrameError, GroupPart, Row, TablePart
@@ -35,7 +35,8 @@ _UNCHANGED = TablePart()
 _GROUP_COLUMNS = tuple(host.GROUP.index[name] for name in (
     "group_state", "hung", "failed", "interval_seconds", "reading_seconds"))
 _KEEP = {
-    "node": ("link_state", "reachable", "frame_age_seconds", "frames_missed", "gpus_known"),
+    "node": tuple(
+        metric.name for metric in host.NODE.metrics if not metric.raw and metric.name not in host.OF_HOST),
     "group": ("group_state", "hung", "failed", "group_age_seconds", "age_intervals", "interval_seconds"),
     "port": ("was_up", "virtual"),
     "pcie": ("endpoint", "width_expected_lanes"),
@@ -49,7 +50,7 @@ _DOWN = frozenset({
 class _Node:
     """What is known of one node beside its columns; gathered into columns once a tick."""
 
-    __slots__ = ("boot", "cpu_ratio", "facts", "frame_at", "group_rows", "interval", "memory", "numbers", "nvml",
+    __slots__ = ("boot", "cpu_ratio", "facts", "frame_at", "frames", "group_rows", "interval", "memory", "numbers", "nvml",
                  "offset", "probe_cpu", "reach", "reason", "state", "told")
 
     def __init__(self) -> None:
@@ -57,6 +58,7 @@ class _Node:
         self.reason = ""
         self.reach = self.offset = self.interval = self.cpu_ratio = self.memory = self.nvml = float("nan")
         self.frame_at = float("-inf")
+        self.frames = 0
         self.facts: Mapping[str, Attr] = {}
         self.boot: Attr = None
         self.numbers: dict[str, int] = {}
@@ -115,6 +117,7 @@ class Store:
         """
         node = self._nodes[number]
         node.frame_at = at
+        node.frames += 1
         node.reach = 1.0
         node.offset = frame.w - wall
         _cost(node, frame)
@@ -240,7 +243,7 @@ class Store:
         for table in self.tables.values():
             table.refresh()
         gpus, ports, nodes = (self.tables[name] for name in ("gpu", "port", "node"))
-        gpu.derive(gpus.columns)
+        gpu.derive(gpus.columns, self._failed(gpus, "gpu"))
         self._paths.derive()
         rdma.derive(ports.columns, self._flags("port", lambda attrs: bool(attrs.get("physfn"))))
         self._totals.derive(now)
@@ -258,6 +261,11 @@ class Store:
             {name: table.view(now, _KEEP.get(name, ()), self._freshness) for name, table in self.tables.items()},
             tuple(node.facts for node in self._nodes), tuple(node.reason for node in self._nodes), self.history,
         )
+
+    def _failed(self, table: Table, group: str) -> np.ndarray:
+        """[rows] whether the group that feeds them reports an error as a whole: then no row is to blame."""
+        failed = np.array([(told := node.told.get(group)) is not None and told[1] == "error" for node in self._nodes])
+        return failed[table.node[: table.rows]]
 
     def _flags(self, name: str, test: Callable[[Mapping[str, Attr]], bool]) -> np.ndarray:
         """[rows] of *test* on each row's attributes, worked out again only when a row changed."""
@@ -292,16 +300,20 @@ class Store:
         every = self._nodes
         t.put("link_state", np.array([float(node.state) for node in every]))
         t.put("reachable", np.array([node.reach for node in every]), Why.NOT_JUDGED)
-        t.put("clock_offset_seconds", np.array([node.offset for node in every]), Why.NEVER_READ)
-        t.put("clock_skew_seconds", np.abs(t.col("clock_offset_seconds")), Why.NEVER_READ)
-        t.put("probe_cpu_ratio", np.array([node.cpu_ratio for node in every]))
-        t.put("probe_memory_bytes", np.array([node.memory for node in every]))
-        t.put("probe_nvml_seconds", np.array([node.nvml for node in every]))
         age = now - np.array([node.frame_at for node in every])
         age[np.isinf(age)] = np.nan
         t.put("frame_age_seconds", age, Why.NEVER_READ)
-        up = np.array([node.state == LinkState.UP for node in every], np.bool_)
         interval = np.fmax(np.array([node.interval for node in every]), 1.0)
+        # What is judged of a node as a whole is read with each of its frames.
+        nodes.other_reads[: nodes.rows] = np.array([node.frames for node in every]) - nodes.reads[: nodes.rows]
+        alive = age <= self._freshness.stale_intervals * interval + GRACE_SECONDS
+        for name, told in (("clock_offset_seconds", [node.offset for node in every]),
+                           ("clock_skew_seconds", [abs(node.offset) for node in every]),
+                           ("probe_cpu_ratio", [node.cpu_ratio for node in every]),
+                           ("probe_memory_bytes", [node.memory for node in every]),
+                           ("probe_nvml_seconds", [node.nvml for node in every])):
+            t.put(name, np.where(alive, np.array(told), np.nan), Why.STALE)
+        up = np.array([node.state == LinkState.UP for node in every], np.bool_)
         t.put("frames_missed", np.where(up, age / interval, np.nan), Why.NOT_JUDGED)
         count = nodes.rows
         owner = g.row_node
@@ -310,10 +322,12 @@ class Store:
             where = where & ~np.isnan(value)
             return (np.bincount(owner[where], value[where], count), np.bincount(owner[where], minlength=count))
 
-        presence = g.col("presence")
+        # Sums are over what is fresh: the last word of a node that has fallen silent is no reading.
+        fresh = gpus.fresh(now, self._freshness)
+        presence = np.where(fresh, g.col("presence"), np.nan)
         known = np.bincount(owner, minlength=count).astype(float)
         present = np.bincount(owner[presence == gpu.PRESENT], minlength=count).astype(float)
-        heard = known > 0
+        heard = np.bincount(owner[fresh], minlength=count) > 0
         known = np.fmax(known, self._expected_gpus)
         t.put("gpus_known", np.where(heard | ~np.isnan(self._expected_gpus), known, np.nan))
         t.put("gpus_present", np.where(heard, present, np.nan))
@@ -327,7 +341,8 @@ class Store:
         owner = net.row_node
         for name, rate in (("network_receive_bytes_per_second", "receive_bytes_per_second"),
                            ("network_transmit_bytes_per_second", "transmit_bytes_per_second")):
-            moved, tell = total(net.col(rate), net.col("physical") == 1)
+            summed = (net.col("physical") == 1) & self.tables["net"].fresh(now, self._freshness)
+            moved, tell = total(net.col(rate), summed)
             t.put(name, np.where(tell > 0, moved, np.nan))
 
 

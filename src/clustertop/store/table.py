@@ -53,7 +53,9 @@ class Table:
         self.spec = spec
         self._label = label
         metrics = spec.metrics
-        self._scale = np.array([metric.scale for metric in metrics])[:, None]
+        # Multiplied or divided, never multiplied by 0.01: 95 % is 0.95 and nothing beside it.
+        self._times = np.array([max(metric.scale, 1.0) for metric in metrics])[:, None]
+        self._over = np.array([1.0 if metric.scale >= 1 else round(1 / metric.scale) for metric in metrics])[:, None]
         self._lo = np.array([metric.lo for metric in metrics])[:, None]
         self._hi = np.array([metric.hi for metric in metrics])[:, None]
         self._sent = sum(bool(metric.raw) for metric in metrics)
@@ -344,7 +346,8 @@ class Table:
         self._gather()
         rows, sent = slice(0, self.rows), slice(0, self._sent)
         values, why = self.values[sent, rows], self.why[sent, rows]
-        np.multiply(self.raw[sent, rows], self._scale[sent], out=values)
+        np.multiply(self.raw[sent, rows], self._times[sent], out=values)
+        np.divide(values, self._over[sent], out=values)
         np.copyto(why, self.raw_why[sent, rows])
         out = values < self._lo[sent]
         out |= values > self._hi[sent]
@@ -393,6 +396,13 @@ class Table:
             self.last[position, rows] = np.where(seen, now[position], last[position])
         self.last_time[:, rows] = np.where(np.isnan(now), self.last_time[:, rows], self.node_time[rows])
 
+    def fresh(self, now: float, freshness: Freshness) -> NDArray[np.bool_]:
+        """[rows] whether the last reading is within the stale limit."""
+        rows = slice(0, self.rows)
+        interval = np.where(np.isnan(self.interval[rows]), 1.0, self.interval[rows])
+        out: NDArray[np.bool_] = now - self.read_at[rows] <= freshness.stale_intervals * interval + GRACE_SECONDS
+        return out
+
     def view(self, now: float, keep: tuple[str, ...] = (), freshness: Freshness = _USUAL) -> TableView:
         """Return the frozen picture at *now*. Rows past the stale limit lose their values, but for columns *keep*."""
         rows = slice(0, self.rows)
@@ -401,7 +411,7 @@ class Table:
         interval = np.where(np.isnan(self.interval[rows]), 1.0, self.interval[rows])
         level = np.full(self.rows, FRESH, np.uint8)
         level[age > freshness.late_intervals * interval + GRACE_SECONDS] = LATE
-        stale = age > freshness.stale_intervals * interval + GRACE_SECONDS
+        stale = ~self.fresh(now, freshness)
         level[stale] = STALE
         gone = stale & self.present[rows]
         if gone.any():

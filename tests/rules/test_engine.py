@@ -29,8 +29,8 @@ def play(rules: dict[str, Rule], values: list[float | None], seconds: float = 1.
     out = []
     for index, value in enumerate(values):
         cell = Err("Unknown Error") if value is None else value * 1000
-        for change in fleet.step(seconds, gpu=gpus({"power_mw": cell})):
-            out.append((index, change.kind, change.severity.name))
+        changes = fleet.step(seconds, gpu=gpus({"power_mw": cell}))
+        out += [(index, change.kind, change.severity.name) for change in changes]
     return out
 
 
@@ -294,7 +294,8 @@ def test_A3_the_narrow_hop_above_is_named_and_counted_once() -> None:  # noqa: N
 def test_A4_unknown_widths_never_alert_and_never_count_as_healthy() -> None:  # noqa: N802
     gpu = {"class": "0x030200", "vendor": "0x10de", "device": "0x2330", "path": []}
     rows = {
-        "0000:01:00.0": {"cur_width": 16, "max_width": 255, "cur_speed": "16.0 GT/s PCIe", "max_speed": "Unknown speed"},
+        "0000:01:00.0": {"cur_width": 16, "max_width": 255, "cur_speed": "16.0 GT/s PCIe",
+                         "max_speed": "Unknown speed"},
         "0000:02:00.0": {"cur_width": 0, "max_width": 16, "cur_speed": "Unknown", "max_speed": "32.0 GT/s PCIe"},
         "0000:03:00.0": {"cur_width": "", "max_width": 16, "cur_speed": "", "max_speed": "16.0 GT/s PCIe"},
     }

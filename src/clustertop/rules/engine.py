@@ -22,17 +22,19 @@ if TYPE_CHECKING:
 
 
 class _Streak:
-    """Per row: since when, and at how many readings, a condition has held."""
+    """Per row: since when, and at how many readings, a condition has held. A reading without the value is no reading."""
 
     def __init__(self) -> None:
         self.since = np.full(0, np.nan)
-        self.reads = np.zeros(0, np.int64)
+        self._count = np.zeros(0, np.int64)
+        self._seen = np.zeros(0, np.int64)
 
     def grow(self, rows: int) -> None:
         more = rows - len(self.since)
         if more > 0:
             self.since = np.concatenate([self.since, np.full(more, np.nan)])
-            self.reads = np.concatenate([self.reads, np.zeros(more, np.int64)])
+            self._count = np.concatenate([self._count, np.zeros(more, np.int64)])
+            self._seen = np.concatenate([self._seen, np.full(more, -1, np.int64)])
 
     def update(
         self, now: float, reads: NDArray[np.int64], holds: NDArray[np.bool_], known: NDArray[np.bool_],
@@ -41,12 +43,13 @@ class _Streak:
         """Take this moment's truth; returns the rows where the condition has held long enough and holds now."""
         begin = holds & np.isnan(self.since)
         self.since[begin] = now
-        self.reads[begin] = reads[begin]
+        self._count[begin] = 0
+        self._seen[begin] = -1
         self.since[known & ~holds] = np.nan
-        ready = holds & (now - self.since >= seconds)
-        if polls > 1:
-            ready &= reads - self.reads + 1 >= polls
-        return ready
+        again = holds & (reads != self._seen)
+        self._count[again] += 1
+        self._seen[again] = reads[again]
+        return holds & (now - self.since >= seconds) & (self._count >= polls)
 
     @property
     def idle(self) -> bool:

@@ -13,19 +13,22 @@ import os
 import sys
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests" / "tui"))
 os.environ.update(TEXTUAL_COLOR_SYSTEM="truecolor", TEXTUAL_ANIMATIONS="none")
 
-from fleet import FleetSource, faulty  # noqa: E402
 from rich.cells import cell_len  # noqa: E402
-from rich.color import Color  # noqa: E402
-from rich.segment import Segment  # noqa: E402
 from rich.terminal_theme import DIMMED_MONOKAI  # noqa: E402
 
 from clustertop.tui.actions import markdown  # noqa: E402
 from clustertop.tui.app import ConsoleApp  # noqa: E402
+from fleet import FleetSource, faulty  # noqa: E402
+
+if TYPE_CHECKING:
+    from rich.color import Color
+    from rich.segment import Segment
 
 WIDE, TALL, MARGIN = 8.4, 18, 14
 BEGIN, END = "<!-- keys: made by docs/make_picture.py -->", "<!-- end of keys -->"
@@ -34,7 +37,8 @@ BEGIN, END = "<!-- keys: made by docs/make_picture.py -->", "<!-- end of keys --
 def _hex(color: Color | None, default: str, *, foreground: bool) -> str:
     if color is None or color.is_default:
         return default
-    return "#%02x%02x%02x" % color.get_truecolor(DIMMED_MONOKAI, foreground=foreground)
+    red, green, blue = color.get_truecolor(DIMMED_MONOKAI, foreground=foreground)
+    return f"#{red:02x}{green:02x}{blue:02x}"
 
 
 def svg(lines: list[list[Segment]], width: int, text: str, background: str) -> str:
@@ -108,7 +112,7 @@ def keys_into(page: Path) -> None:
 def main() -> None:
     """Write the picture and the keys."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("screen", nargs="?", default="1")
+    parser.add_argument("screen", nargs="?", default="1,n", help="keys to press, with commas between")
     parser.add_argument("size", nargs="?", default="120x34")
     parser.add_argument("-o", default=str(HERE / "console.svg"))
     parser.add_argument("--theme", default="dark")

@@ -71,5 +71,5 @@ async def draw(source: object, loaded: Loaded | None, args: argparse.Namespace) 
     console = loaded.config.console if loaded is not None else Console()
     return await run_console(
         source, theme=args.theme or console.theme or DEFAULT,  # type: ignore[arg-type]
-        refresh_seconds=console.refresh_seconds, ascii=console.ascii if args.ascii is None else args.ascii,
+        refresh_seconds=console.refresh_seconds, ascii=(console.ascii or None) if args.ascii is None else args.ascii,
         mouse=console.mouse if args.mouse is None else args.mouse)

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=DEFAULT_SEED, metavar="S",
                         help=f"the same seed gives the same cluster and the same life ({DEFAULT_SEED})")
     parser.add_argument("--interval", type=float, default=1.0, metavar="SECONDS",
-                        help="time between two readings of a node, 0.1 to 60 (1)")
+                        help="time between two readings of a node, 0.25 to 60 (1)")
     parser.add_argument("-c", "--config", metavar="FILE", help="another configuration file, for rules and console")
     parser.add_argument("--record", metavar="FILE", help="also write the flight recorder's file")
     add_drawing(parser)
@@ -55,8 +55,8 @@ def wanted_faults(args: argparse.Namespace) -> list[Fault]:
     from clustertop.demo.faults import parse, place
     from clustertop.demo.plan import make_plan
 
-    if not 0.1 <= args.interval <= 60.0:
-        raise ValueError(f"--interval {args.interval:g}: the demo reads every 0.1 to 60 seconds")
+    if not 0.25 <= args.interval <= 60.0:
+        raise ValueError(f"--interval {args.interval:g}: the demo reads every 0.25 to 60 seconds")
     faults = [parse(text) for text in args.fault]
     place(faults, make_plan(args.nodes, args.seed), args.seed)
     return faults

@@ -9,6 +9,8 @@ import numpy as np
 from clustertop.model import LinkState
 from clustertop.quantity import duration, quantity, scaled
 from clustertop.signals import gpu, rdma
+from clustertop.signals.rdma_catalogue import NARROW
+from clustertop.signals.rdma_counters import COUNTERS, spelling
 from clustertop.signals.units import speed_of_generation
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from clustertop.model import Thing
     from clustertop.rules.spec import Rule
+    from clustertop.signals.rdma_counters import Counter
     from clustertop.store.view import FleetView, TableView
 
 
@@ -39,6 +42,9 @@ def cleared(
 
 def members(name: str, view: FleetView, row: int) -> tuple[str, ...]:
     """Labels of the things that an alert on *row* stands for, beside itself."""
+    if name == "rdma_all_ports_down":
+        ports = view["port"]
+        return tuple(ports.labels[port] for port in ports.rows_of(row) if ports.col("down")[port] == 1)
     if name != "pcie_width":
         return ()
     table = view["pcie"]
@@ -113,15 +119,28 @@ def _gpu_straggler(view: FleetView, row: int) -> str:
     return f"utilisation {quantity(util, 'ratio')}, {(under or 0) * 100:.0f} points under the median of its node"
 
 
-def _errors(kind: str) -> Callable[[FleetView, int], str]:
+def _port_counters(view: FleetView, row: int, wanted: Callable[[Counter], bool]) -> str:
+    """The counters that are not 0, as the port's driver spells them."""
+    table = view["port"]
+    driver = table.attrs[row].get("driver")
+    said = ", ".join(
+        f"{spelling(counter.column, driver)} {value:.0f}"
+        for counter in COUNTERS if wanted(counter) and (value := table.value(counter.column, row) or 0) > 0)
+    return f" ({said} since boot)" if said else ""
+
+
+def _hard_errors(view: FleetView, row: int) -> str:
+    table = view["port"]
+    minute, total = table.value("hard_errors_last_minute", row), table.value("hard_errors_total", row)
+    return (f"hard errors: {quantity(minute, '')} in the last minute, {quantity(total, '')} since seen"
+            + _port_counters(view, row, lambda counter: counter.cls == "hard"))
+
+
+def _soft_errors(pace: str, metric: str, what: str) -> Callable[[FleetView, int], str]:
     def text(view: FleetView, row: int) -> str:
-        table = view["port"]
-        minute, total = table.value(f"{kind}_errors_last_minute", row), table.value(f"{kind}_errors_total", row)
-        names = [metric.name for metric in table.spec.metrics if metric.cls == kind]
-        said = ", ".join(
-            f"{name} {table.value(name, row):.0f}" for name in names if (table.value(name, row) or 0) > 0)
-        return (f"{kind} errors: {quantity(minute, '')} in the last minute, {quantity(total, '')} since seen"
-                + (f" ({said} since boot)" if said else ""))
+        value = view["port"].value(metric, row)
+        return (what.format("?" if value is None else f"{value:.3g}")
+                + _port_counters(view, row, lambda counter: counter.pace == pace))
 
     return text
 
@@ -132,10 +151,29 @@ def _port_down(view: FleetView, row: int) -> str:
     return f"port {rdma.LINK_WORDS.get(int(state), '?')}" if state is not None else "port down"
 
 
+def _port_flap(view: FleetView, row: int) -> str:
+    downs = view["port"].value("downs_last_ten_minutes", row) or 0
+    times = "once" if downs <= 1 else f"{downs:.0f} times"
+    return f"port flaps: up again, went down {times} in the last ten minutes"
+
+
+def _all_ports_down(view: FleetView, row: int) -> str:
+    return f"all {view['node'].value('ports_expected', row) or 0:.0f} RDMA ports of the node are down"
+
+
+def _link_rate(view: FleetView, row: int) -> str:
+    table = view["port"]
+    code = table.value("rate_text", row)
+    said = rdma.RATE_TEXTS.get(int(code), "?") if code is not None else "?"
+    expected = table.value("rate_expected_bits_per_second", row)
+    return f"runs at {said}, expected {quantity(expected, 'b/s')}"
+
+
 def _saturated(view: FleetView, row: int) -> str:
     table = view["port"]
     names = [metric.name for metric in table.spec.metrics
-             if metric.bits and (table.value(metric.name, row) or 0) >= metric.saturation]
+             if (metric.bits and (table.value(metric.name, row) or 0) >= metric.saturation)
+             or (metric.name in NARROW and table.value(metric.name, row) == (2.0**32 - 1) * metric.scale)]
     return "saturated - true value unknown: " + (", ".join(names) or "a counter")
 
 
@@ -144,6 +182,11 @@ def _unreachable(view: FleetView, row: int) -> str:
     words = LinkState(int(state)).words if state is not None else "unreachable"
     reason = view.link_reasons[row]
     return f"{words}: {reason}" if reason else words
+
+
+def _silent(view: FleetView, row: int) -> str:
+    age = view["node"].value("frame_age_seconds", row)
+    return f"no frames for {duration(age)}, though the link is up"
 
 
 def _group(what: str) -> Callable[[FleetView, int], str]:
@@ -171,11 +214,18 @@ _SPECIAL: dict[str, Callable[[FleetView, int], str]] = {
     "gpu_slowdown": _gpu_slowdown,
     "gpu_utilization": _gpu_utilization,
     "gpu_straggler": _gpu_straggler,
-    "rdma_hard_errors": _errors("hard"),
-    "rdma_soft_errors": _errors("soft"),
+    "rdma_hard_errors": _hard_errors,
+    "rdma_symbol_errors": _soft_errors("hour", "symbol_errors_last_hour", "symbol errors: {} in the last hour"),
+    "rdma_link_recovery": _soft_errors(
+        "minute", "link_recoveries_last_minute", "link recoveries: {} in the last minute"),
+    "rdma_soft_errors": _soft_errors("second", "transport_errors_per_second", "soft errors: {} per second"),
+    "rdma_link_rate": _link_rate,
+    "rdma_port_flap": _port_flap,
     "rdma_port_down": _port_down,
+    "rdma_all_ports_down": _all_ports_down,
     "rdma_saturated": _saturated,
     "node_unreachable": _unreachable,
+    "node_stale": _silent,
     "node_clock": _clock,
     "probe_hung": _group("hung"),
     "group_failed": _group("cannot be read"),

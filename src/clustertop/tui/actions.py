@@ -55,7 +55,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("previous-problem", "N", "next_problem(-1)", "N", "", "to the node before that is not ok", "Moving",
            ("fleet",)),
     Action("filter", "slash", "filter", "/", "filter",
-           "show only what has these words in node name, rack, leaf, group, label or state; all screens", "Showing"),
+           "only what has these words in name, rack, leaf, group, label or state", "Showing"),
     Action("freeze", "space", "freeze", "Space", "freeze", "hold the picture; polling goes on", "Showing"),
     Action("metric", "m", "metric(1)", "m", "metric", "the next metric of the map", "Showing", ("fleet",)),
     Action("previous-metric", "M", "metric(-1)", "M", "", "the metric before", "Showing", ("fleet",)),
@@ -109,7 +109,7 @@ def help_rows() -> list[tuple[str, list[tuple[str, str, str]]]]:
     """Groups of (keys, what they do, where)."""
     out = []
     for group in GROUPS:
-        rows = [(action.shown, action.help, "" if action.where == ALL else ", ".join(action.where))
+        rows = [(action.shown, action.help, "" if action.where in {ALL, ALL[:5]} else ", ".join(action.where))
                 for action in ACTIONS if action.group == group]
         out.append((group, rows))
     return out

@@ -309,7 +309,8 @@ class ConsoleApp(Acting):
 
 
 async def run_console(
-    source: Source, *, theme: str = theme.DEFAULT, refresh_seconds: float = 1.0, ascii: bool = False,  # noqa: A002
+    source: Source, *, theme: str = theme.DEFAULT, refresh_seconds: float = 1.0,
+    ascii: bool | None = None,  # noqa: A002
     mouse: bool = True,
 ) -> int:
     """Run the console over *source* until the operator leaves; returns the exit status.
@@ -321,10 +322,10 @@ async def run_console(
         source: what is drawn.
         theme: a theme's name, or the path of a theme file.
         refresh_seconds: shortest time between two pictures; never less than a quarter of a second.
-        ascii: draw in ASCII only; also chosen where the locale is not UTF-8.
+        ascii: draw in ASCII only; None: where the locale is not UTF-8.
         mouse: report the mouse.
     """
-    app = ConsoleApp(source, theme_name=theme, refresh_seconds=refresh_seconds, ascii_only=ascii or not utf8_locale(),
+    app = ConsoleApp(source, theme_name=theme, refresh_seconds=refresh_seconds, ascii_only=not utf8_locale() if ascii is None else ascii,
                      mouse=mouse)
     with terminal.Guard(app.exit) as guard:
         result = await app.run_async(mouse=mouse)

@@ -139,10 +139,7 @@ def _errors(picture: Picture) -> Heat:
 
 
 def _severity(picture: Picture) -> Heat:
-    table, join = picture.view["gpu"], picture.atlas.gpu_pcie
-    severity = picture.severity("gpu").astype(np.float64)
-    if len(join) and len(picture.view["pcie"]):
-        severity = np.fmax(severity, np.where(join >= 0, picture.severity("pcie")[join].astype(np.float64), 0.0))
+    table, severity = picture.view["gpu"], picture.gpu_severity.astype(np.float64)
     # A GPU of which nothing is known carries no verdict.
     known = ~np.isnan(table.col("presence")) & ~((table.level == STALE) & (severity == 0))
     value, code, late = _gpu(picture, np.where(known, severity, np.nan))

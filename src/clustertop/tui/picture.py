@@ -42,6 +42,8 @@ _FAILED = frozenset({
 })
 _FAILED_CODES = np.array(sorted(_FAILED), np.int8)
 _LINKS = tuple(LinkState)
+_JUDGED = {"pcie": "path_width_lanes", "port": "link"}
+"""The column without which a row was not judged."""
 
 
 def mark(glyphs: Glyphs, state: int) -> str:
@@ -64,6 +66,8 @@ class Totals:
     gpus_known: int
     utilization_ratio: float | None
     power_watts: float | None
+    power_partial: bool
+    """Some GPUs do not say, so the sum is at least this."""
     newest_seconds: float | None
     oldest_seconds: float | None
     probe_cpu_mean: float | None
@@ -86,6 +90,25 @@ class Picture:
         if found is None:
             found = self._severity[table] = self.snapshot.engine.severity(self.view, table)
         return found
+
+    def row_state(self, table: str, row: int) -> int:
+        """State of one PCIe device or port: its severity; UNKNOWN or SILENT where nothing could be judged."""
+        severity, rows = int(self.severity(table)[row]), self.view[table]
+        if severity:
+            return severity
+        if rows.level[row] == STALE:
+            return SILENT
+        judged = rows.col(_JUDGED[table])[row]
+        return OK if rows.present[row] and judged == judged else UNKNOWN
+
+    @cached_property
+    def gpu_severity(self) -> NDArray[np.uint8]:
+        """Highest firing severity of each GPU, with that of its PCIe device."""
+        own, join = self.severity("gpu"), self.atlas.gpu_pcie
+        if not len(join) or not len(self.view["pcie"]):
+            return own
+        link = self.severity("pcie")[join]
+        return np.maximum(own, np.where(join >= 0, link, 0)).astype(np.uint8)
 
     @cached_property
     def alerts_of(self) -> dict[int, list[Alert]]:
@@ -177,7 +200,8 @@ class Picture:
         return Totals(
             len(self.view.nodes), int(up.sum()), int((self.state == SILENT).sum()), int(tried.sum()),
             int((present & fresh).sum()),
-            int(max(np.nansum(known), len(gpu))), _mean(util), _sum(power), _least(age[up]), _most(age[up]),
+            int(max(np.nansum(known), len(gpu))), _mean(util), _sum(power),
+            bool(np.isnan(power).any()) or int((present & fresh).sum()) < len(gpu), _least(age[up]), _most(age[up]),
             _mean(cpu[up]), _most(cpu[up]),
             (level.count(Severity.CRITICAL), level.count(Severity.WARNING), level.count(Severity.INFO)),
         )

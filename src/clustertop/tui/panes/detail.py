@@ -116,7 +116,7 @@ class DetailPane(Pane):
         probe = [(name, value(table, column, node)) for name, column in (
             ("probe CPU", "probe_cpu_ratio"), ("memory", "probe_memory_bytes"), ("NVML per tick", "probe_nvml_seconds"),
             ("pressure: CPU", "cpu_pressure_ratio"), ("memory", "memory_pressure_ratio"), ("I/O", "io_pressure_ratio"))]
-        return [_pairs(pairs), _pairs(probe)]
+        return [*_pairs(pairs, self.page.wide), *_pairs(probe, self.page.wide)]
 
     def _groups(self, picture: Picture, node: int) -> list[Line]:
         table = picture.view["group"]
@@ -165,7 +165,7 @@ class DetailPane(Pane):
         elif presence is None:
             state = (f"{glyphs.stale} stale", "stale")
         else:
-            state = severity(glyphs, int(picture.severity("gpu")[row]))
+            state = severity(glyphs, int(picture.gpu_severity[row]))
         limit = table.value("power_limit_watts", row) or 700.0
         spans: list[Span] = [(f"   {table.labels[row]:<7}", "text"), (f"{state[0]:<10}", state[1])]
         for column, width, lo, hi in (("utilization_ratio", 6, 0.0, 1.0), ("power_watts", 8, 0.0, limit),
@@ -188,18 +188,23 @@ class DetailPane(Pane):
     def _ports(self, picture: Picture, node: int) -> list[Line]:
         table, glyphs = picture.view["port"], self.look.glyphs
         rows = table.rows_of(node).tolist()
+        full = self.page.wide >= 116
+        across = 18 if full else 8
+        columns = [("tx", "transmit_bytes_per_second", 11), ("rx", "receive_bytes_per_second", 11),
+                   ("hard/min", "hard_errors_last_minute", 10), ("soft/min", "soft_errors_last_minute", 10)]
+        if full:
+            columns = [("rate", "rate_bits_per_second", 9), *columns, ("hard", "hard_errors_total", 9),
+                       ("soft", "soft_errors_total", 9)]
         out: list[Line] = [title(" RDMA ports", "" if rows else "none known")]
         if rows:
-            out.append(((f"   {'port':<14}{'state':<8}{'link':<20}{'rate':>9}{'tx':>11}{'rx':>11}{'hard/min':>10}"
-                         f"{'soft/min':>10}{'hard':>9}{'soft':>9}", "head"),))
+            head = "".join(f"{name:>{width}}" for name, _, width in columns)
+            out.append(((f"   {'port':<14}{'state':<10}{'link':<{across}}{head}", "head"),))
         for row in rows:
-            mark_text, style = severity(glyphs, int(picture.severity("port")[row]))
+            mark_text, style = severity(glyphs, picture.row_state("port", row))
             words, link_style = link(picture, row)
-            spans: list[Span] = [(f"   {glyphs.fit(table.labels[row], 13)} ", "text"), (f"{mark_text:<8}", style),
-                                 (f"{glyphs.fit(words, 19)} ", link_style)]
-            for column, width in (("rate_bits_per_second", 9), ("transmit_bytes_per_second", 11),
-                                  ("receive_bytes_per_second", 11), ("hard_errors_last_minute", 10),
-                                  ("soft_errors_last_minute", 10), ("hard_errors_total", 9), ("soft_errors_total", 9)):
+            spans: list[Span] = [(f"   {glyphs.fit(table.labels[row], 13)} ", "text"), (f"{mark_text:<10}", style),
+                                 (f"{glyphs.fit(words, across - 1)} ", link_style)]
+            for _, column, width in columns:
                 text, own = value(table, column, row)
                 bad = "errors" in column and (table.value(column, row) or 0) > 0
                 spans.append((f"{text:>{width}}", ("critical" if "hard" in column else "warning") if bad else own))
@@ -213,16 +218,17 @@ class DetailPane(Pane):
         bridges = len(rows) - len(ends)
         out: list[Line] = [title(" PCIe devices", f"{bridges} bridges above them" if rows else "none known")]
         if ends:
-            out.append(((f"   {'device':<22}{'kind':<8}{'state':<8}{'lanes':<11}{'narrow at':<20}"
-                         f"{'lost each way':>13}  {'speed':<10}", "head"),))
+            out.append(((f"   {'device':<21}{'state':<10}{'lanes':<11}{'narrow at':<19}{'lost each way':>13}  "
+                         f"{'speed':<10}{'kind':<8}", "head"),))
         ends.sort(key=lambda row: -(table.value("lost_bytes_per_second", row) or 0))
         for row in ends:
-            mark_text, style = severity(glyphs, int(picture.severity("pcie")[row]))
+            mark_text, style = severity(glyphs, picture.row_state("pcie", row))
             lanes, hop, lost, speed = (made(picture, row) for made in (_lanes, _hop, _lost, _speed))
             out.append((
-                (f"   {glyphs.fit(table.labels[row], 21)} ", "text"), (f"{kind_word(picture, row):<7} ", "muted"),
-                (f"{mark_text:<8}", style), (f"{lanes[0]:<11}", lanes[1]), (f"{glyphs.fit(hop[0], 19)} ", hop[1]),
+                (f"   {glyphs.fit(table.labels[row], 20)} ", "text"), (f"{mark_text:<10}", style),
+                (f"{lanes[0]:<11}", lanes[1]), (f"{glyphs.fit(hop[0], 18)} ", hop[1]),
                 (f"{lost[0]:>13}  ", lost[1]), (f"{speed[0]:<10}", speed[1]),
+                (f"{kind_word(picture, row):<8}", "muted"),
             ))
         return out
 
@@ -271,10 +277,17 @@ def _narrow(picture: Picture, gpu: int) -> bool:
     return (table.value("pcie_width_lanes", gpu) or 0) < (table.value("pcie_width_max_lanes", gpu) or 0)
 
 
-def _pairs(pairs: Sequence[tuple[str, Span]]) -> Line:
-    out: list[Span] = []
+def _pairs(pairs: Sequence[tuple[str, Span]], wide: int) -> list[Line]:
+    """Names and values one after the other, in as many lines as they need."""
+    lines: list[list[Span]] = [[]]
+    used = 0
     for name, (text, style) in pairs:
-        out += [(f"   {name} ", "muted"), (text, style)]
-    return tuple(out)
+        size = len(name) + len(text) + 4
+        if lines[-1] and used + size > wide:
+            lines.append([])
+            used = 0
+        lines[-1] += [(f"   {name} ", "muted"), (text, style)]
+        used += size
+    return [tuple(line) for line in lines]
 
 

@@ -126,7 +126,7 @@ class NodesPane(Pane):
                 return (f"{glyphs.lost} {word}", "critical")
             if presence is None:
                 return (f"{glyphs.stale} stale", "stale")
-            return severity(glyphs, int(p.severity("gpu")[r]))
+            return severity(glyphs, int(p.gpu_severity[r]))
 
         def width(p: Picture, r: int) -> Span:
             return value(p.view["gpu"], "pcie_width_lanes", r,
@@ -138,7 +138,7 @@ class NodesPane(Pane):
             return (", ".join(gpus.reason_words(mask)), "muted") if mask else ("", "muted")
 
         return (
-            Column("state", 9, state, lambda p: p.severity("gpu").astype(float), "<"),
+            Column("state", 9, state, lambda p: p.gpu_severity.astype(float), "<"),
             Column("node", 14, lambda p, r: (p.atlas.names[p.view["gpu"].node[r]], "title"),
                    lambda p: [p.atlas.names[node] for node in p.view["gpu"].node.tolist()], "<", down=False),
             Column("GPU", 7, lambda p, r: (p.view["gpu"].labels[r], "text"), lambda p: p.view["gpu"].labels, "<",

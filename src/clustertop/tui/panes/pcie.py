@@ -118,7 +118,7 @@ class PciePane(Pane):
         super().__init__(look, id=id)
         glyphs = look.glyphs
         columns: tuple[Column[Picture], ...] = (
-            Column("state", 8, lambda p, r: severity(glyphs, int(p.severity("pcie")[r])),
+            Column("state", 9, lambda p, r: severity(glyphs, p.row_state("pcie", r)),
                    lambda p: p.severity("pcie").astype(float), "<"),
             Column("node", 14, lambda p, r: (p.atlas.names[p.view["pcie"].node[r]], "title"),
                    lambda p: [p.atlas.names[node] for node in p.view["pcie"].node.tolist()], "<", down=False),

@@ -28,7 +28,7 @@ def rate(picture: Picture, way: str) -> NDArray[np.float64]:
     """[rows] bytes per second, ``transmit`` or ``receive``: the IBTA counter, else the driver's own."""
     table = picture.view["port"]
     ibta, own = table.col(f"{way}_bytes_per_second"), table.col(f"hw_{way}_bytes_per_second")
-    out = ibta.copy()
+    out: NDArray[np.float64] = ibta.copy()
     gaps = np.isnan(out)
     out[gaps] = own[gaps]
     return out
@@ -37,13 +37,14 @@ def rate(picture: Picture, way: str) -> NDArray[np.float64]:
 def trouble(picture: Picture) -> NDArray[np.float64]:
     """[rows] how much a port deserves to be first."""
     table = picture.view["port"]
-    out = np.nan_to_num(table.col("soft_errors_total")) > 0
-    return (
+    out: NDArray[np.float64] = (
         picture.severity("port").astype(float) * 1e6 + (table.col("down") == 1) * 5e5
         + (np.nan_to_num(table.col("hard_errors_last_minute")) > 0) * 1e5
         + (np.nan_to_num(table.col("soft_errors_last_minute")) > 0) * 1e4
-        + (np.nan_to_num(table.col("hard_errors_total")) > 0) * 1e3 + out * 1e2
+        + (np.nan_to_num(table.col("hard_errors_total")) > 0) * 1e3
+        + (np.nan_to_num(table.col("soft_errors_total")) > 0) * 1e2
     )
+    return out
 
 
 def link(picture: Picture, row: int) -> Span:
@@ -118,7 +119,7 @@ class RdmaPane(Pane):
             return Column(name, 10, cell, lambda p: rate(p, way), rank=1)
 
         columns: tuple[Column[Picture], ...] = (
-            Column("state", 8, lambda p, r: severity(glyphs, int(p.severity("port")[r])),
+            Column("state", 9, lambda p, r: severity(glyphs, p.row_state("port", r)),
                    lambda p: p.severity("port").astype(float), "<"),
             Column("node", 14, lambda p, r: (p.atlas.names[p.view["port"].node[r]], "title"),
                    lambda p: [p.atlas.names[node] for node in p.view["port"].node.tolist()], "<", down=False),

@@ -150,7 +150,8 @@ def _fleet(totals: Totals | None) -> list[Span]:
         ("  util ", "muted"), *([unknown] if totals.utilization_ratio is None else
                                 [(quantity(totals.utilization_ratio, "ratio"), "title")]),
         ("  power ", "muted"), *([unknown] if totals.power_watts is None else
-                                 [(quantity(totals.power_watts, "W"), "title")]),
+                                 [("at least " if totals.power_partial else "", "muted"),
+                                  (quantity(totals.power_watts, "W"), "title")]),
     ]
 
 

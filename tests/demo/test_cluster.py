@@ -79,7 +79,7 @@ class Watched:
     [
         ("x8@gpu002", "pcie_width", "GPU", 6),
         ("x8-switch@gpu002", "pcie_width", ":00.0", 10),
-        ("rdma-errors@gpu002", "rdma_soft_errors", "mlx5_", 6),
+        ("rdma-errors@gpu002", "rdma_soft_errors", "mlx5_", 8),
         ("port-flap@gpu002", "rdma_port_down", "mlx5_", 6),
         ("gpu-lost@gpu002", "gpu_missing", "GPU", 6),
         ("gpu-hung@gpu002", "probe_hung", "gpu group", 5),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from clustertop.probe.frames import Err
-from clustertop.signals.rdma_counters import COUNTERS
+from clustertop.signals.rdma_counters import files_of
 
 if TYPE_CHECKING:
     from clustertop.demo.plan import PlannedNode
@@ -40,12 +40,7 @@ PORT_MOVING = (
     "c:port_xmit_data", "c:port_rcv_data", "c:port_xmit_packets", "c:port_rcv_packets", "c:unicast_xmit_packets",
     "c:unicast_rcv_packets", "c:port_xmit_wait", "h:rx_write_requests", "h:rx_read_requests",
 )  # fmt: skip
-_EFA = ("tx_bytes", "tx_pkts", "rx_drops", "retrans", "send_bytes", "recv_bytes", "rdma_")
-PORT_FIXED = tuple(
-    name
-    for name in ("state", "phys_state", "rate", *(f"{one.family}:{one.name}" for one in COUNTERS))
-    if name not in PORT_MOVING and not name.removeprefix("h:").startswith((*_EFA, "rx_bytes", "rx_pkts"))
-)
+PORT_FIXED = tuple(name for name in ("state", "phys_state", "rate", *files_of("mlx5")) if name not in PORT_MOVING)
 """Of the counters that the console knows, those of mlx5."""
 PORT_COLUMNS = [*PORT_MOVING, *PORT_FIXED]
 NODE_COLUMNS = [

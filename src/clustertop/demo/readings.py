@@ -67,6 +67,8 @@ class Node:
             if hung is not None and before is not None:
                 before.st, before.w = "hung", f"{HUNG_CALL}(GPU {hung.device})"
                 continue
+            if before is not None and before.t == at:
+                continue  # the cluster has not moved on: the same reading, under the same number
             count = before.n + 1 if before is not None else 1
             schedule.groups[name] = Group(at, seconds, self._read(name), COST_MS[name], n=count)
         return schedule.groups
@@ -116,9 +118,9 @@ class Node:
         errors = self.active("rdma-errors")
         if errors is not None:
             age = now - errors.start_seconds
-            _add(cells, "c:symbol_error", errors.device, int(age * 3.0), 65535)
-            _add(cells, "c:link_error_recovery", errors.device, int(age / 15.0), 255)
-            _add(cells, "h:out_of_sequence", errors.device, int(age * 40.0))
+            _add(cells, "c:symbol_error", errors.device, int(age * 12.0), 65535)
+            _add(cells, "c:link_error_recovery", errors.device, int(age / 6.0), 255)
+            _add(cells, "h:out_of_sequence", errors.device, int(age * 120.0))
         flap = self.active("port-flap")
         if flap is not None:
             turn, into = divmod(now - flap.start_seconds, FLAP_SECONDS)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 RELIST_SECONDS = 30.0
 _CLASS = "sys/class/infiniband"
 _TEXTS = ("state", "phys_state", "rate")
-_FAMILIES = (("c:", "counters"), ("h:", "hw_counters"))
+_FAMILIES = (("c:", "counters"), ("x:", "counters_ext"), ("h:", "hw_counters"))
 _DEVICE_FILES = (("hca", "hca_type"), ("fw", "fw_ver"), ("board", "board_id"), ("guid", "node_guid"))
 _GONE = ("ENOENT", "ENODEV", "ENXIO")
 

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 class _Streak:
-    """Per row: since when, and at how many readings, a condition has held. A reading without the value is no reading."""
+    """Per row: since when, and at how many readings, a condition has held.
+
+    A reading that does not have the value does not count.
+    """
 
     def __init__(self) -> None:
         self.since = np.full(0, np.nan)

@@ -64,6 +64,9 @@ NODE = table("node", "host", "nodes", (
     Metric("gpus_expected_missing", "", "GPUs fewer than the inventory expects", kind="derived"),
     Metric("gpu_utilization_ratio", "ratio", "mean of the GPUs that tell", kind="derived", history=True, label="util"),
     Metric("gpu_power_watts", "W", "sum of the GPUs that tell", kind="derived", label="GPU power"),
+    Metric("ports_expected", "", "RDMA ports that have been up", kind="derived", label="ports"),
+    Metric("ports_down", "", "of these, the ones that are not up now", kind="derived", label="down"),
+    Metric("all_ports_down", "", "1: every one of at least two", kind="derived"),
 ))
 
 OF_HOST = frozenset({"cpu_ratio", "memory_used_ratio"})

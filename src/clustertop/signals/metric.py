@@ -42,6 +42,8 @@ class Metric:
     """Vendor page or kernel document."""
     label: str = ""
     """Short column head."""
+    aliases: tuple[str, ...] = ()
+    """Other columns of the probe that mean the same; a row has at most one of them all."""
 
     @property
     def saturation(self) -> float:
@@ -90,7 +92,9 @@ def table(name: str, group: str, title: str, metrics: tuple[Metric, ...]) -> Tab
     ordered = sorted(metrics, key=lambda metric: 2 if not metric.raw else 0 if metric.kind == "counter" else 1)
     columns = tuple(ordered) + tuple(rate_of(metric) for metric in ordered if metric.rate)
     index = {metric.name: number for number, metric in enumerate(columns)}
-    raw = {metric.raw: number for number, metric in enumerate(columns) if metric.raw}
-    if len(index) != len(columns) or len(raw) != sum(bool(metric.raw) for metric in columns):
+    sent = [(name, number) for number, metric in enumerate(columns) if metric.raw
+            for name in (metric.raw, *metric.aliases)]
+    raw = dict(sent)
+    if len(index) != len(columns) or len(raw) != len(sent):
         raise ValueError(f"table {name}: two columns share a name")
     return TableSpec(name, group, title, columns, index, raw)

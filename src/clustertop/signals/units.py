@@ -17,6 +17,7 @@ _LANE_BYTES = {2.5: 250e6, 5.0: 500e6, 8.0: 984.6e6, 16.0: 1969.2e6, 32.0: 3938.
 _ADDRESS = re.compile(r"^(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{1,2}):([0-9a-fA-F]{1,2})\.([0-7])$")
 _SPEED = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*GT/s")
 _RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*Gb/sec")
+_LANES = re.compile(r"\((\d{1,2})X\b")
 _STATE = re.compile(r"^\s*(\d+)\s*:")
 
 
@@ -102,6 +103,12 @@ def data_rate(text: str) -> float:
     if match is None:
         raise ValueError(f"not a data rate: {text!r}")
     return float(match.group(1)) * 1e9
+
+
+def lanes(text: str) -> float:
+    """``25 Gb/sec (1X EDR)`` → 1 lane, NaN where the text does not say."""
+    match = _LANES.search(text)
+    return float(match.group(1)) if match else float("nan")
 
 
 def numbered_state(text: str) -> float:

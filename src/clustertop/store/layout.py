@@ -31,7 +31,8 @@ class Layout:
     """One node's part of a table, as its last full frame laid it out. Cells are numbered column-major."""
 
     __slots__ = ("_capacity", "_cells", "all_stored", "base", "base_has_text", "base_why", "columns", "complete",
-                 "moved", "rows", "runs", "sent", "sequence", "text_cells", "touched", "touched_cells")
+                 "moved", "names", "rows", "runs", "sent", "sequence", "spare", "text_cells", "touched",
+                 "touched_cells")
 
     def __init__(self, sequence: int, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> None:
         self.sequence = sequence
@@ -48,6 +49,10 @@ class Layout:
         self.touched_cells: NDArray[np.intp] = np.empty(0, np.intp)
         self.text_cells: NDArray[np.intp] | None = None
         self.moved = False
+        self.spare: NDArray[np.intp] = np.empty(0, np.intp)
+        """Cells that hold nothing and whose store column another local column fills."""
+        self.names: list[str] = []
+        """The local columns' names."""
         self.sent: list[Row] = []
         """The rows as the node sent them."""
         self.complete = False
@@ -62,6 +67,7 @@ class Layout:
             cells[self.columns < 0, :] = buffer_size - 1
             cells[:, self.rows < 0] = buffer_size - 1
             self._cells = cells.ravel()
+            self._cells[self.spare] = buffer_size - 1
             self._capacity = capacity
             self.moved = True
         return self._cells

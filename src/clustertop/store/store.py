@@ -10,8 +10,9 @@ from clustertop.model import Attr, LinkState, NodeInfo, Why
 from clustertop.signals import gpu, host, pcie, rdma
 from clustertop.signals.units import pci_key
 from clustertop.store.history import History
+from clustertop.store.layout import runs_index
 from clustertop.store.paths import PciePaths
-from clustertop.store.ports import PortTotals
+from clustertop.store.ports import Ports, judge_nodes
 from clustertop.store.table import GRACE_SECONDS, Table
 from clustertop.store.view import FleetView, Freshness
 from clustertop.text import clean
@@ -38,7 +39,7 @@ _KEEP = {
     "node": tuple(
         metric.name for metric in host.NODE.metrics if not metric.raw and metric.name not in host.OF_HOST),
     "group": ("group_state", "hung", "failed", "group_age_seconds", "age_intervals", "interval_seconds"),
-    "port": ("was_up", "virtual"),
+    "port": ("was_up", "virtual", "never_used"),
     "pcie": ("endpoint", "width_expected_lanes"),
 }
 _DOWN = frozenset({
@@ -50,8 +51,8 @@ _DOWN = frozenset({
 class _Node:
     """What is known of one node beside its columns; gathered into columns once a tick."""
 
-    __slots__ = ("boot", "cpu_ratio", "facts", "frame_at", "frames", "group_rows", "interval", "memory", "numbers", "nvml",
-                 "offset", "probe_cpu", "reach", "reason", "state", "told")
+    __slots__ = ("boot", "cpu_ratio", "facts", "frame_at", "frames", "group_rows", "interval", "memory", "numbers",
+                 "nvml", "offset", "probe_cpu", "reach", "reason", "state", "told")
 
     def __init__(self) -> None:
         self.state = LinkState.WAITING
@@ -86,7 +87,7 @@ class Store:
         self._expected_gpus = np.array(
             [np.nan if (count := expect_gpus(node)) is None else float(count) for node in self.nodes])
         self._paths = PciePaths(self.tables["pcie"], self.tables["gpu"], self.nodes, expect_width)
-        self._totals = PortTotals(self.tables["port"])
+        self._ports = Ports(self.tables["port"])
         self._tables_of = {
             group: tuple((spec.name, self.tables[spec.name]) for spec in SPECS if spec.group == group)
             for group in GROUPS
@@ -203,7 +204,8 @@ class Store:
 
     def _full(self, number: int, sequence: int, table: Table, part: TablePart, *, gone: bool) -> None:
         layout = table.layout_of(number)
-        if layout is not None and part.r is not None and layout.sent == part.r and layout.complete == gone:
+        if (layout is not None and part.r is not None and layout.sent == part.r and layout.complete == gone
+                and layout.names == part.c):
             table.ingest_same(number, sequence, part)
             return
         rows = [Row(clean(row.k, 128), {clean(key, 40): _attr(value) for key, value in row.a.items()})
@@ -214,6 +216,8 @@ class Store:
             rows = [self._gpu_identity(number, row) for row in rows]
         elif table.spec.name == "pcie":
             rows = [Row(pci_key(row.k) or row.k, row.a) for row in rows]
+        elif table.spec.name == "port":
+            rows = _unclassified(rows, part, table)
         if len({row.k for row in rows}) != len(rows):
             raise ValueError(f"two rows of {table.spec.name} with one key")
         changed = table.ingest_full(number, sequence, part, rows, gone=gone and table.spec.name != "node")
@@ -246,7 +250,8 @@ class Store:
         gpu.derive(gpus.columns, self._failed(gpus, "gpu"))
         self._paths.derive()
         rdma.derive(ports.columns, self._flags("port", lambda attrs: bool(attrs.get("physfn"))))
-        self._totals.derive(now)
+        self._ports.derive(now)
+        judge_nodes(nodes.columns, ports.columns)
         self._net()
         self._groups(now)
         self._node_table(nodes, gpus, now)
@@ -357,6 +362,18 @@ def _cost(node: _Node, frame: Frame) -> None:
         node.probe_cpu = (frame.t, cpu)
     node.memory = mine.get("rss", node.memory)
     node.nvml = mine.get("nvml", node.nvml)
+
+
+def _unclassified(rows: list[Row], part: TablePart, table: Table) -> list[Row]:
+    """Give each port the names of its counters that no column of ours holds and the catalogue does not know."""
+    unknown = rdma.unclassified(part.c or (), table.spec.raw_index)
+    if not unknown or not rows:
+        return rows
+    given = {*runs_index(part.i, len(rows) * len(part.c or ())).tolist(), *part.j}
+    names = [sorted(clean(file, 64) for column, file in unknown if column * len(rows) + number in given)
+             for number in range(len(rows))]
+    return [Row(row.k, {**row.a, "unclassified": mine[:32]}) if mine else row
+            for row, mine in zip(rows, names, strict=True)]
 
 
 def _attr(value: Attr) -> Attr:

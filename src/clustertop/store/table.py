@@ -62,6 +62,7 @@ class Table:
         """The first columns are those that nodes send; the first of these, the counters."""
         if any(metric.raw for metric in metrics[self._sent :]):
             raise ValueError(f"table {spec.name}: columns that nodes send must stand first")
+        self._has_aliases = any(metric.aliases for metric in metrics)
         self.counter_names = tuple(metric.name for metric in metrics if metric.kind == "counter")
         self._saturation = np.array([spec.metric(name).saturation for name in self.counter_names])[:, None]
         self._rate_column = [spec.index.get(spec.metric(name).rate, -1) for name in self.counter_names]
@@ -216,7 +217,7 @@ class Table:
         old = self._layouts[node]
         columns = np.array([self.spec.raw_index.get(name, -1) for name in part.c or ()], np.intp)
         layout = Layout(sequence, old.rows, columns)
-        layout.sent, layout.complete = old.sent, old.complete
+        layout.sent, layout.complete, layout.names = old.sent, old.complete, old.names
         self._layouts[node] = layout
         self._fill(layout, part)
 
@@ -245,6 +246,7 @@ class Table:
             self.raw[:, lost], self.raw_why[:, lost] = np.nan, Why.MISSING
         columns = [self.spec.raw_index.get(name, -1) for name in part.c or ()]
         layout = Layout(sequence, np.array(store_rows, np.intp), np.array(columns, np.intp))
+        layout.names = part.c or []
         self._layouts[node] = layout
         self._fill(layout, part)
         return changed
@@ -260,6 +262,8 @@ class Table:
         layout.base, layout.base_why = values, why
         self._texts(layout, part, values, why)
         layout.base_has_text = bool(part.j)
+        if self._has_aliases:
+            layout.spare = _spare(layout.columns, why, len(layout.rows))
         # What this listing has no column for is no longer provided.
         rows = layout.rows if layout.all_stored else layout.rows[layout.rows >= 0]
         self.raw[: self._sent, rows] = np.nan
@@ -425,6 +429,18 @@ class Table:
         keys, attrs, labels = self._names
         return TableView(self.spec, self.node[rows].copy(), keys, attrs, labels, values, why, age, level,
                          self.present[rows].copy(), self.reads[rows] + self.other_reads[rows])
+
+
+def _spare(columns: NDArray[np.intp], why: NDArray[np.uint16], tall: int) -> NDArray[np.intp]:
+    """Cells that say nothing, of store columns that several local columns fill: they must not undo the one that does.
+
+    A row has at most one of the counters that share a column.
+    """
+    known, counts = np.unique(columns, return_counts=True)
+    shared = np.isin(columns, known[(counts > 1) & (known >= 0)])
+    if not shared.any():
+        return np.empty(0, np.intp)
+    return np.flatnonzero(np.repeat(shared, tall) & (why == Why.NOT_PROVIDED))
 
 
 def _reading(text: str, parse: Callable[[str], float] | None) -> tuple[float, int]:

@@ -68,6 +68,7 @@ class ConsoleApp(Acting):
     #filter:focus { border: none; }
     #legend, #pcie-head, #rdma-head { background: $background; }
     #fleet-line { background: $panel; }
+    #fleet-worst { background: $background; }
     Palette #--input, Palette #--input.--list-visible, Palette CommandList { border: blank; }
     Palette LoadingIndicator, Palette LoadingIndicator.--visible { display: none; }
     """
@@ -310,8 +311,7 @@ class ConsoleApp(Acting):
 
 async def run_console(
     source: Source, *, theme: str = theme.DEFAULT, refresh_seconds: float = 1.0,
-    ascii: bool | None = None,  # noqa: A002
-    mouse: bool = True,
+    ascii: bool | None = None, mouse: bool = True,  # noqa: A002
 ) -> int:
     """Run the console over *source* until the operator leaves; returns the exit status.
 
@@ -325,8 +325,9 @@ async def run_console(
         ascii: draw in ASCII only; None: where the locale is not UTF-8.
         mouse: report the mouse.
     """
-    app = ConsoleApp(source, theme_name=theme, refresh_seconds=refresh_seconds, ascii_only=not utf8_locale() if ascii is None else ascii,
-                     mouse=mouse)
+    app = ConsoleApp(
+        source, theme_name=theme, refresh_seconds=refresh_seconds,
+        ascii_only=not utf8_locale() if ascii is None else ascii, mouse=mouse)
     with terminal.Guard(app.exit) as guard:
         result = await app.run_async(mouse=mouse)
         guard.left()

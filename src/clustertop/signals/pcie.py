@@ -12,7 +12,7 @@ import numpy as np
 
 from clustertop.model import Why
 from clustertop.signals.metric import Metric, table
-from clustertop.signals.units import lane_bytes, link_speed, link_width, pci_key, speed_of_generation
+from clustertop.signals.units import LANE_COUNTS, lane_bytes, link_speed, link_width, pci_key, speed_of_generation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,6 +58,7 @@ TABLE = table("pcie", "pcie", "PCIe devices", METRICS)
 
 NO_ROW = -1
 _SPEED_OF = np.array([speed_of_generation(number) for number in range(16)])
+_LANE_COUNTS = np.array(sorted(LANE_COUNTS), dtype=float)
 MAX_HOPS = 8
 
 
@@ -137,12 +138,13 @@ def merge(t: Columns, gpu: Columns, join: NDArray[np.intp]) -> None:
         ("width_lanes", "sysfs_width_lanes", "pcie_width_lanes", np.fmin),
         ("width_max_lanes", "sysfs_width_max_lanes", "pcie_width_max_lanes", np.fmax),
     ):
-        known = t.col(sysfs)
+        known = _lanes(t.col(sysfs))
         if len(gpu):
-            known = choose(known, np.where(join != NO_ROW, gpu.col(nvml)[join], np.nan))
+            known = choose(known, np.where(join != NO_ROW, _lanes(gpu.col(nvml))[join], np.nan))
         number = t.spec.index[name]
         t.values[number] = known
         t.why[number] = np.where(np.isnan(known), t.why_of(sysfs), Why.KNOWN)
+        t.why[number][np.isnan(known) & ~np.isnan(t.col(sysfs))] = Why.OUT_OF_RANGE
     if not len(gpu):
         return
     # Where sysfs does not show the device, NVML's generations say what a lane carries.
@@ -153,6 +155,11 @@ def merge(t: Columns, gpu: Columns, join: NDArray[np.intp]) -> None:
         known = _SPEED_OF[np.nan_to_num(generations).astype(np.intp)][join]
         t.values[number] = np.where(fill, known, t.values[number])
         t.why[number][fill & ~np.isnan(known)] = Why.KNOWN
+
+
+def _lanes(width: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A number that is no lane count is unknown."""
+    return np.where(np.isin(width, _LANE_COUNTS), width, np.nan)
 
 
 def derive(

@@ -143,6 +143,7 @@ async def floor(task: dict[str, Any]) -> dict[str, Any]:
         config=None, username=task["user"], client_keys=[asyncssh.read_private_key(task["client_key"])],
         known_hosts=asyncssh.read_known_hosts(task["known_hosts"]),  # once: it has a line for every node
         agent_path=None, keepalive_interval=5,
+        encryption_algs="^aes128-gcm@openssh.com,aes256-gcm@openssh.com",  # as clustertop asks for
     )  # fmt: skip
     open_ones: list[asyncssh.SSHClientConnection] = []
 

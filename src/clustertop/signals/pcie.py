@@ -29,7 +29,7 @@ METRICS = (
     Metric("sysfs_width_max_lanes", "lanes", "max_link_width as sysfs says", "max_width", lo=1.0, hi=32.0,
            parse=link_width, source=_SYSFS),
     Metric("width_lanes", "lanes", "width the link is trained at: the lesser of what sysfs and NVML say",
-           kind="derived", history=True, source=_SYSFS, label="width"),
+           kind="derived", source=_SYSFS, label="width"),
     Metric("width_max_lanes", "lanes", "widest the device can do: the greater of what sysfs and NVML say",
            kind="derived", source=_SYSFS, label="max"),
     Metric("speed_gts", "GT/s", "speed of each lane", "cur_speed", lo=2.5, hi=64.0, parse=link_speed, source=_SYSFS,

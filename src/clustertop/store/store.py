@@ -208,8 +208,7 @@ class Store:
                 and layout.names == part.c):
             table.ingest_same(number, sequence, part)
             return
-        rows = [Row(clean(row.k, 128), {clean(key, 40): _attr(value) for key, value in row.a.items()})
-                for row in part.r or ()]
+        rows = [_clean_row(row) for row in part.r or ()]
         if table.spec.name == "node":
             rows = [Row("", {"name": self.nodes[number].name}) for _ in rows[:1]]
         elif table.spec.name == "gpu":
@@ -374,6 +373,12 @@ def _unclassified(rows: list[Row], part: TablePart, table: Table) -> list[Row]:
              for number in range(len(rows))]
     return [Row(row.k, {**row.a, "unclassified": mine[:32]}) if mine else row
             for row, mine in zip(rows, names, strict=True)]
+
+
+def _clean_row(row: Row) -> Row:
+    """A row fit to be shown; what was clean already is shared with what was sent, not held twice."""
+    attrs = {clean(key, 40): _attr(value) for key, value in row.a.items()}
+    return Row(clean(row.k, 128), row.a if attrs == row.a else attrs)
 
 
 def _attr(value: Attr) -> Attr:

@@ -5,7 +5,6 @@ Sources: kernel Documentation/ABI/testing/sysfs-bus-pci (current_link_width, ...
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,6 +56,7 @@ METRICS = (
 TABLE = table("pcie", "pcie", "PCIe devices", METRICS)
 
 NO_ROW = -1
+NO_MODEL = -1
 _SPEED_OF = np.array([speed_of_generation(number) for number in range(16)])
 _LANE_COUNTS = np.array(sorted(LANE_COUNTS), dtype=float)
 MAX_HOPS = 8
@@ -90,22 +90,29 @@ def label(key: str, attrs: Mapping[str, object]) -> str:
 
 
 def expected_widths(
-    models: Sequence[str], maxima: NDArray[np.float64], configured: NDArray[np.float64]
+    models: NDArray[np.intp], maxima: NDArray[np.float64], configured: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return the width each device should have, [rows]; NaN where nothing says so.
 
     In order: what the operator configured; the commonest maximum among devices of the same model (a card that
     trained at x8 at boot may report x8 as its maximum, its peers do not; of two equally common the wider); the
     device's own maximum.
+
+    Args:
+        models: [rows] a number per model, NO_MODEL where the node did not say.
+        maxima: [rows] the devices' own maxima, lanes.
+        configured: [rows] the operator's, NaN where there is none.
     """
-    peers: dict[str, Counter[float]] = {}
-    for name, width in zip(models, maxima.tolist(), strict=True):
-        if name and width == width:
-            peers.setdefault(name, Counter())[width] += 1
-    common = {
-        name: max(counts, key=lambda width: (counts[width], width)) for name, counts in peers.items()
-    }
-    peer = np.array([common.get(name, np.nan) if name else np.nan for name in models], dtype=float)
+    peer = np.full(maxima.shape, np.nan)
+    told = np.flatnonzero((models != NO_MODEL) & ~np.isnan(maxima))
+    if len(told):
+        # Lane counts end at 32, so model and width make one number, wider ones later.
+        pairs, counts = np.unique(models[told] * 64 + maxima[told].astype(np.intp), return_counts=True)
+        best = np.lexsort((pairs, counts, pairs // 64))
+        last = np.flatnonzero(np.diff(pairs[best] // 64, append=-1))
+        common = np.full(int(models.max()) + 1, np.nan)
+        common[pairs[best[last]] // 64] = pairs[best[last]] % 64
+        peer = np.where(models != NO_MODEL, common[models], np.nan)
     out = np.where(np.isnan(peer), maxima, peer)
     return np.where(np.isnan(configured), out, configured)
 

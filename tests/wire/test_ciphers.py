@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from sshd import running
 
 from clustertop.wire.ssh.dial import Dialer
+from sshd import running
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -35,6 +35,7 @@ GROUPS = ("gpu", "pcie", "rdma", "host")
 _UNCHANGED = TablePart()
 _GROUP_COLUMNS = tuple(host.GROUP.index[name] for name in (
     "group_state", "hung", "failed", "interval_seconds", "reading_seconds"))
+_READING_SECONDS = host.GROUP.index["reading_seconds"]
 _KEEP = {
     "node": tuple(
         metric.name for metric in host.NODE.metrics if not metric.raw and metric.name not in host.OF_HOST),
@@ -64,7 +65,7 @@ class _Node:
         self.boot: Attr = None
         self.numbers: dict[str, int] = {}
         self.group_rows: dict[str, int] = {}
-        self.told: dict[str, tuple[int, str, float, str, str]] = {}
+        self.told: dict[str, tuple[str, float, str, str]] = {}
         self.probe_cpu: tuple[float, float] | None = None
 
 
@@ -181,15 +182,16 @@ class Store:
             node.group_rows[name] = row
         if not node.interval <= part.iv:
             node.interval = part.iv
-        told = (part.n, part.st, part.iv, part.w, part.e)
         if part.st == "off":
             read_at = node.frame_at
         if part.st != "wait":
             groups.read_at[row] = read_at
-        if told == node.told.get(name):
-            return
         if part.n != node.numbers.get(name):
             groups.reads[row] += 1
+            groups.values[_READING_SECONDS, row] = part.ms / 1000
+        told = (part.st, part.iv, part.w, part.e)
+        if told == node.told.get(name):
+            return
         node.told[name] = told
         state = host.GROUP_STATES.get(part.st, host.ERROR)
         said = clean(part.w if state == host.HUNG else part.e, 160)
@@ -268,7 +270,7 @@ class Store:
 
     def _failed(self, table: Table, group: str) -> np.ndarray:
         """[rows] whether the group that feeds them reports an error as a whole: then no row is to blame."""
-        failed = np.array([(told := node.told.get(group)) is not None and told[1] == "error" for node in self._nodes])
+        failed = np.array([(told := node.told.get(group)) is not None and told[0] == "error" for node in self._nodes])
         return failed[table.node[: table.rows]]
 
     def _flags(self, name: str, test: Callable[[Mapping[str, Attr]], bool]) -> np.ndarray:

@@ -9,6 +9,7 @@ import resource
 import socket
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,7 +19,6 @@ from clustertop.poll.fleet import LOCAL_HOST, DescriptorLimitError, Fleet, raise
 from clustertop.wire.transport import PollSettings
 from fleets import STANDIN_BODY, Remember, until
 from sshd import keygen, running
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path

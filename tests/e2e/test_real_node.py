@@ -129,7 +129,7 @@ async def test_check_ends_with_the_status_of_the_worst(
     _, scenario, plan = node
     if faults:
         scenario.add(*faults)
-    assert await check(plan, Namespace(json=True, seconds=2.5, timeout=15.0)) == status
+    assert await check(plan, Namespace(json=True, seconds=1.5, timeout=15.0)) == status
     report = json.loads(capsys.readouterr().out)
     assert report["status"] == status
     assert {one["rule"] for one in report["findings"]} == rules

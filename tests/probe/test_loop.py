@@ -65,15 +65,20 @@ def test_first_frame_is_full_and_the_next_ones_are_not(start: Callable[..., Run]
     frame = run.next()
     assert frame.full
     assert frame.q == 1
+    # On a busy machine it may come before every group has read; the next one is then full again.
+    while "wait" in {group.st for group in frame.g.values()}:
+        assert frame.q < 5
+        frame = run.next()
+    assert frame.full
     assert {name: group.st for name, group in frame.g.items()} == {"host": "ok", "rdma": "ok", "pcie": "ok"}
     assert frame.m["rss"] > 0
     assert frame.m["cpu"] > 0
     second = run.next()
     assert not second.full
-    assert (second.q, second.b) == (2, 1)
+    assert (second.q, second.b) == (frame.q + 1, frame.q)
     assert second.g["rdma"].n > frame.g["rdma"].n
     assert second.t > frame.t
-    assert run.sizes[1] < run.sizes[0] / 4
+    assert run.sizes[second.q - 1] < run.sizes[frame.q - 1] / 4
 
 
 def test_requests(start: Callable[..., Run], node: trees.NodeTree) -> None:

@@ -86,7 +86,7 @@ def test_groups_scope_a_rule() -> None:
     assert [change.thing.node for change in fleet.seen] == ["a"]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.one_of(st.none(), st.sampled_from([20.0, 23.5, 25.0, 29.0])), max_size=40))
 def test_nothing_clears_without_readings_inside_and_nothing_fires_twice(values: list[float | None]) -> None:
     rules = power_rule(critical=Level(28.0, for_polls=2))

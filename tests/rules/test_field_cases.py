@@ -52,11 +52,11 @@ def cards(case: str) -> list[dict[str, Any]]:
     return out
 
 
-def polled(case: str, polls: int = 3, **core: Any) -> Fleet:
-    """A node with the case's cards, read *polls* times."""
-    fleet = Fleet(**core)
+def polled(case: str, polls: int = 3, seconds: float = 1.0, **core: Any) -> Fleet:
+    """A node with the case's cards, read *polls* times, once in so many *seconds*."""
+    fleet = Fleet(interval=seconds, **core)
     for _ in range(polls):
-        fleet.step(gpu=gpus(*cards(case)))
+        fleet.step(seconds, gpu=gpus(*cards(case)))
     return fleet
 
 
@@ -112,7 +112,7 @@ def test_A13() -> None:  # noqa: N802
 
 
 def test_A14() -> None:  # noqa: N802
-    fleet = polled("A14", 320)
+    fleet = polled("A14", 14, 30.0)
     expect = load("A14", "expect.json")
     assert fleet["gpu"].value("utilization_ratio", 0) is expect["util"]
     assert fleet["gpu"].reason("utilization_ratio", 0) == "n/a (MIG)"
@@ -190,9 +190,9 @@ def test_H2() -> None:  # noqa: N802
 
 def test_H3() -> None:  # noqa: N802
     values, expect = load("H3", "values.json")["util"], load("H3", "expect.json")
-    fleet = Fleet()
-    for _ in range(320):
-        fleet.step(gpu=gpus(*({"util": Err("Unknown Error") if value is None else value} for value in values)))
+    fleet = Fleet(interval=30.0)
+    for _ in range(14):
+        fleet.step(30.0, gpu=gpus(*({"util": Err("Unknown Error") if value is None else value} for value in values)))
     assert fleet["node"].value("gpu_utilization_ratio", 0) == pytest.approx(expect["avg"] / 100)
     assert ("gpu_utilization" in fleet.firing) is expect["low_util_alert"]
     fleet = Fleet(rules={})

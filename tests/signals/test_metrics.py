@@ -115,6 +115,14 @@ def test_garbage_is_unknown_with_a_reason_or_within_its_range(spec: TableSpec, d
                 assert abs(read(metric, told)) < 1e-3, "a zero is never invented"
 
 
+def test_a_number_that_overflows_is_out_of_range() -> None:
+    fleet = Fleet()
+    fleet.step(net=cells({"eth0": {"speed_mbps": 1.7e308}}), gpu=cells({"g": {"sm_mhz": 1.7e308, "util": -1.7e308}}))
+    for name, column in (("net", "speed_bits_per_second"), ("gpu", "sm_clock_hertz"), ("gpu", "utilization_ratio")):
+        assert fleet[name].value(column, 0) is None
+        assert fleet[name].reason(column, 0) == "out of range"
+
+
 def read(metric: Metric, told: Any) -> float:
     """What a cell says by the metric's own parser."""
     if isinstance(told, str):

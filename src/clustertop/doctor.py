@@ -248,6 +248,26 @@ def _known_hosts(place: Place) -> Answer | None:
     return "ok", f"a host key is known of {count(seen, 'node')}{part}", ""
 
 
+def _network(place: Place) -> Answer | None:
+    """Links and default routes of this machine, by rtnetlink: when they are the fault, no node is."""
+    if place.inventory.local:
+        return None
+    from pyroute2 import IPRoute
+
+    with IPRoute() as route:
+        names = {link["index"]: clean(link.get("ifname"), 32) for link in route.get_links()}
+        # A tunnel's or a bridge's state is often UNKNOWN; the loopback's always is.
+        up = [names[link["index"]] for link in route.get_links()
+              if link.get("operstate") == "UP" or (link.get("operstate") == "UNKNOWN" and link.get("ifname") != "lo")]
+        ways = sorted({names.get(way.get("oif"), "?") for way in route.get_default_routes()})
+    if not up:
+        return "fail", "no network link of this machine is up", "bring one up: without it every node looks unreachable"
+    said = f"links up: {', '.join(sorted(up)[:8])}{' ...' if len(up) > 8 else ''}"
+    if not ways:
+        return "warn", f"{said}; no default route", "only nodes of the networks of these links can be reached"
+    return "ok", f"{said}; default route by {', '.join(ways)}", ""
+
+
 def _descriptors(place: Place) -> Answer:
     needed = len(place.inventory) + OWN_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -326,6 +346,7 @@ CHECKS = (
     Check("ssh.config", "the ssh configuration", _ssh_config),
     Check("ssh.keys", "the keys to log in with", _keys),
     Check("ssh.known_hosts", "the known host keys", _known_hosts),
+    Check("local.network", "the network of this machine", _network),
     Check("local.descriptors", "the descriptor limit", _descriptors),
     Check("local.clock", "the clock", _clock),
     Check("local.encoding", "the locale", _encoding),

@@ -3,6 +3,7 @@
  * scenario file named by CLUSTERTOP_TEST_NVML. The file is read again at every call that finds it changed.
  *
  *   init 18                      error code of nvmlInit
+ *   init_ms 700                  how long that takes
  *   driver 550.90.07             words of the driver, cuda 12040
  *   count 8                      devices; count_error 999
  *   all power_mw 412000          a value of every device
@@ -203,6 +204,7 @@ nvmlReturn_t nvmlInitWithFlags(unsigned flags) {
     running++;
     code = enter(-2, __func__);
     if (!code) code = get(-2, "init", 0);
+    if (get(-2, "init_ms", 0)) usleep((useconds_t)(1000 * get(-2, "init_ms", 0)));
     if (code) running--;
     pthread_mutex_lock(&lock);
     if (!code && device_file < 0 && find(-2, "device_file"))

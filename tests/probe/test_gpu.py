@@ -242,5 +242,5 @@ def test_numbers_are_those_of_pynvml() -> None:
     assert gpu.FIELD_RETIRED_PENDING == pynvml.NVML_FI_DEV_RETIRED_PENDING
     assert gpu.MAX_LINKS == pynvml.NVML_NVLINK_MAX_LINKS
     assert (gpu.INVALID_ARGUMENT, gpu.NOT_FOUND) == (pynvml.NVML_ERROR_INVALID_ARGUMENT, pynvml.NVML_ERROR_NOT_FOUND)
-    assert xid.XID_CRITICAL_ERROR == pynvml.nvmlEventTypeXidCriticalError
+    assert pynvml.nvmlEventTypeXidCriticalError == xid.XID_CRITICAL_ERROR
     assert xid.TIMEOUT == pynvml.NVML_ERROR_TIMEOUT

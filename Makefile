@@ -1,8 +1,8 @@
 # Short names for `python3 dev.py ...`, which needs nothing but Python.
 PYTHON ?= python3
-.PHONY: demo test check lint types contracts picture bench clean
+.PHONY: demo test check lint types contracts picture bench gpu-check clean
 
-demo test check lint types contracts picture bench:
+demo test check lint types contracts picture bench gpu-check:
 	@$(PYTHON) dev.py $@ $(ARGS)
 
 clean:

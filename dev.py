@@ -4,6 +4,7 @@
     python3 dev.py test [OPTIONS]    the tests
     python3 dev.py check             lint, types, layer contracts, then the tests
     python3 dev.py lint|types|contracts|picture|bench
+    python3 dev.py gpu-check         the probe against nvidia-smi, on a machine with a real GPU
     python3 dev.py run [ARGUMENTS]   clustertop itself, for example: run gpu[001-008]
 
 Everything is installed into .venv beside this file, so it works where the system's Python is externally managed.
@@ -92,6 +93,9 @@ def main(arguments: list[str]) -> int:
         install(("dev",))
         script = ["docs/make_picture.py"] if what == "picture" else ["bench/fleet.py", *(rest or ["64"])]
         return call(BIN / "python", *script)
+    if what == "gpu-check":
+        install(())
+        return call(BIN / "python", "bench/gpu_check.py", *rest)
     print(f"dev.py: no such command: {what}\n{__doc__}", file=sys.stderr)
     return 3
 

@@ -90,6 +90,7 @@ class Window:
         await asyncio.sleep(SETTLE_SECONDS)
         server = psutil.Process(self._task["server"])
         self.measuring = True
+        Path(os.environ["BENCH_DONE"]).with_suffix(".begun").touch()  # from now on our parent presses keys
         frames, cpu, at = self._frames(), cpu_seconds(), time.monotonic()
         server_cpu = sum(server.cpu_times()[:2])
         await asyncio.sleep(self._task["seconds"])
@@ -142,6 +143,7 @@ async def floor(task: dict[str, Any]) -> dict[str, Any]:
         config=None, username=task["user"], client_keys=[asyncssh.read_private_key(task["client_key"])],
         known_hosts=asyncssh.read_known_hosts(task["known_hosts"]),  # once: it has a line for every node
         agent_path=None, keepalive_interval=5,
+        encryption_algs="^aes128-gcm@openssh.com,aes256-gcm@openssh.com",  # as clustertop asks for
     )  # fmt: skip
     open_ones: list[asyncssh.SSHClientConnection] = []
 
@@ -302,18 +304,19 @@ class Keys:
             os.write(self._master, b"m")
 
 
-def run_on_terminal(command: list[str], env: dict[str, str], limit: float, settle: float) -> Keys:
-    """Run *command* on a pseudo-terminal of its own, pressing keys after *settle* seconds until it is done."""
+def run_on_terminal(command: list[str], env: dict[str, str], limit: float) -> Keys:
+    """Run *command* on a pseudo-terminal of its own, pressing keys while it measures."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     done = Path(env["BENCH_DONE"])
+    begun = done.with_suffix(".begun")
     process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=env, start_new_session=True)
     os.close(slave)
     keys = Keys(master)
     began = time.monotonic()
     asked = False
     while process.poll() is None and time.monotonic() - began < limit:
-        keys.begun = time.monotonic() - began > settle and not done.exists()
+        keys.begun = begun.exists() and not done.exists()
         keys.step()
         if done.exists() and not asked:
             asked = True
@@ -345,8 +348,7 @@ async def measure(part: str, args: argparse.Namespace) -> dict[str, Any]:
             limit = CONNECT_LIMIT_SECONDS + SETTLE_SECONDS + args.seconds + 30.0
             keys = None
             if part == "console":
-                settle = SETTLE_SECONDS + args.nodes * 0.02
-                keys = await asyncio.to_thread(run_on_terminal, command, env, limit, settle)
+                keys = await asyncio.to_thread(run_on_terminal, command, env, limit)
             else:
                 await asyncio.to_thread(subprocess.run, command, env=env, timeout=limit, check=False)
             result, errors = task.with_suffix(".result"), Path(env["BENCH_ERRORS"])

@@ -54,7 +54,7 @@ class Fleet:
         """Change a node's link."""
         self.core.on_link(LinkEvent(node, self.now, state, "", reason), self.now)
 
-    def frame(self, node: int, *, node_time: float | None = None, states: Mapping[str, Mapping[str, Any]] | None = None,
+    def frame(self, node: int, /, *, node_time: float | None = None, states: Mapping[str, Mapping[str, Any]] | None = None,
               **tables: Table) -> bytes:
         """The node's next frame, not yet sent."""
         at = self.now - ZERO + 500.0 if node_time is None else node_time
@@ -79,7 +79,7 @@ class Fleet:
             self.asked_full.add(node)
         return complete
 
-    def say(self, node: int = 0, **what: Any) -> bool:
+    def say(self, node: int = 0, /, **what: Any) -> bool:
         """Send one frame of *node*."""
         return self.send(node, self.frame(node, **what))
 
@@ -89,11 +89,11 @@ class Fleet:
         self.seen += changes
         return changes
 
-    def step(self, seconds: float = 1.0, node: int = 0, **what: Any) -> list[Transition]:
+    def step(self, seconds: float = 1.0, number: int = 0, /, **what: Any) -> list[Transition]:
         """Move the clock, send a frame if *what* says one, evaluate."""
         self.now += seconds
         if what:
-            self.say(node, **what)
+            self.say(number, **what)
         return self.tick()
 
     @property

@@ -29,6 +29,9 @@ LOG_LIMIT = 2000
 class Tap(Protocol):
     """Whoever wants the raw stream: the flight recorder."""
 
+    note: str
+    """Why it takes nothing more; empty while it does."""
+
     def frame(self, node: int, at: float, wall: float, raw: bytes) -> None:
         """A frame's payload as it arrived."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import unicodedata
 from typing import TYPE_CHECKING
 
@@ -12,16 +13,28 @@ from clustertop import __version__
 from clustertop.clock import iso, local_time
 from clustertop.model import LinkState, Severity, Why
 from clustertop.quantity import duration, quantity
+from clustertop.signals import host
 from clustertop.store.view import STALE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import NDArray
 
     from clustertop.core import Snapshot
     from clustertop.model import Alert, Transition
     from clustertop.store.view import FleetView, TableView
 
+SILENT_INTERVALS = 5.0
+"""A node that is up and has missed more frames than this is stale, as the rule node_stale has it."""
+UP = LinkState.UP.words
 SEVERITY_WORDS = {Severity.OK: "ok", Severity.INFO: "info", Severity.WARNING: "warn", Severity.CRITICAL: "CRIT"}
+
+
+def json_text(value: object, indent: int | None = None) -> str:
+    """*value* as JSON that stdout can carry whatever its encoding."""
+    plain_ascii = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") != "utf8"
+    return json.dumps(value, ensure_ascii=plain_ascii, indent=indent, allow_nan=False)
 
 
 def cells(text: str) -> int:
@@ -62,41 +75,73 @@ def node_state(view: FleetView, row: int) -> str:
     nodes = view["node"]
     state = nodes.value("link_state", row)
     link = LinkState(int(state)) if state is not None else LinkState.WAITING
-    if link == LinkState.UP and nodes.level[row] == STALE:
-        return f"stale {duration(nodes.value('frame_age_seconds', row))}"
-    return link.words
+    if link != LinkState.UP:
+        return link.words
+    age, missed = nodes.value("frame_age_seconds", row), nodes.value("frames_missed", row)
+    if age is None or missed is None:
+        return "no reading"
+    return f"stale {duration(age)}" if missed > SILENT_INTERVALS else UP
 
 
 def fleet_lines(snapshot: Snapshot) -> list[str]:
-    """One line per node, then the alerts."""
+    """One line per node, then what could not be read and why, then the alerts.
+
+    ``>=`` before a sum or a maximum: not every thing that is there gave a reading.
+    """
     view = snapshot.view
     worst = {alert.thing.node: alert.severity for alert in reversed(snapshot.alerts)}
     rows = [_node_row(view, row, worst) for row in range(len(view.nodes))]
     head = ("node", "state", "GPUs", "util", "power", "hottest", "cpu", "mem", "load", "net rx", "net tx", "rdma rx",
             "rdma tx", "alerts")
     lines = table(head, rows)
+    missing = unread(snapshot)
+    if missing:
+        lines += ["", f"could not be read: {len(missing)}", *table(("node", "why"), missing)[1:]]
     lines += ["", *alert_lines(snapshot.alerts, view.at)]
     return lines
+
+
+def unread(snapshot: Snapshot) -> list[tuple[str, str]]:
+    """(node, why) of every node, and every group of readings on a node, that says nothing now."""
+    view, out = snapshot.view, []
+    groups = view["group"]
+    for row, node in enumerate(view.nodes):
+        state = node_state(view, row)
+        if state != UP:
+            said = view.link_reasons[row]
+            out.append((node.name, f"{state}: {said}" if said else state))
+            continue
+        if row in snapshot.bad_frames:
+            out.append((node.name, snapshot.bad_frames[row]))
+        for group in groups.rows_of(row).tolist():
+            condition = groups.value("group_state", group)
+            if condition in {host.HUNG, host.ERROR, host.WAIT}:
+                said = str(groups.attrs[group].get("said") or "")
+                out.append((node.name, f"{groups.keys[group]} {host.GROUP_WORDS[int(condition or 0)]}"
+                                       f"{': ' + said if said else ''}"))
+            elif groups.level[group] == STALE:
+                out.append((node.name, f"{groups.keys[group]} stale: no reading for "
+                                       f"{duration(groups.value('group_age_seconds', group))}"))
+    return out
 
 
 def _node_row(view: FleetView, row: int, worst: dict[str, Severity]) -> list[str]:
     nodes, gpus, ports = view["node"], view["gpu"], view["port"]
     present, known = nodes.value("gpus_present", row), nodes.value("gpus_known", row)
     mine, wires = gpus.rows_of(row), ports.rows_of(row)
-    hottest = _reduce(gpus.col("temperature_celsius")[mine], np.max)
-    received = _reduce(ports.col("receive_bytes_per_second")[wires], np.sum)
-    sent = _reduce(ports.col("transmit_bytes_per_second")[wires], np.sum)
+    # A virtual function's traffic goes through its parent's port.
+    wires = wires[ports.col("virtual")[wires] != 1]
     load = nodes.value("load1", row)
     return [
         view.nodes[row].name, node_state(view, row),
         "-" if known is None else f"{quantity(present, '')}/{known:.0f}",
         quantity(nodes.value("gpu_utilization_ratio", row), "ratio"),
-        quantity(nodes.value("gpu_power_watts", row), "W"),
-        quantity(hottest, "°C"), quantity(nodes.value("cpu_ratio", row), "ratio"),
+        _over(gpus.col("power_watts")[mine], np.sum, "W"), _over(gpus.col("temperature_celsius")[mine], np.max, "°C"),
+        quantity(nodes.value("cpu_ratio", row), "ratio"),
         quantity(nodes.value("memory_used_ratio", row), "ratio"), "-" if load is None else f"{load:.2f}",
         quantity(nodes.value("network_receive_bytes_per_second", row), "B/s"),
         quantity(nodes.value("network_transmit_bytes_per_second", row), "B/s"),
-        quantity(received, "B/s"), quantity(sent, "B/s"),
+        _over(_moved(ports, "receive")[wires], np.sum, "B/s"), _over(_moved(ports, "transmit")[wires], np.sum, "B/s"),
         _worst(view, row, worst),
     ]
 
@@ -105,13 +150,24 @@ def _worst(view: FleetView, row: int, worst: dict[str, Severity]) -> str:
     severity = worst.get(view.nodes[row].name)
     if severity is not None:
         return SEVERITY_WORDS[severity]
-    # No alert says nothing about a node that cannot be read.
-    return "ok" if node_state(view, row) == "up" and view["node"].level[row] != STALE else "unknown"
+    # No alert says nothing about a node that cannot be read, and nothing of a group that is not fresh.
+    groups = view["group"]
+    old = groups.level[groups.rows_of(row)] == STALE
+    return "ok" if node_state(view, row) == UP and not old.any() else "unknown"
 
 
-def _reduce(values: np.ndarray, how: np.ufunc | object) -> float | None:
+def _moved(ports: TableView, way: str) -> NDArray[np.float64]:
+    """[rows] bytes per second, by the port's counters, else by its driver's own."""
+    own, drivers = ports.col(f"{way}_bytes_per_second"), ports.col(f"hw_{way}_bytes_per_second")
+    return np.where(np.isnan(own), drivers, own)
+
+
+def _over(values: NDArray[np.float64], how: Callable[[NDArray[np.float64]], float], unit: str) -> str:
+    """A sum or a maximum in words; over a part of the things it is "at least"."""
     known = values[~np.isnan(values)]
-    return float(how(known)) if len(known) else None  # type: ignore[operator]
+    if not len(known):
+        return "-"
+    return ("" if len(known) == len(values) else ">=") + quantity(float(how(known)), unit)
 
 
 def alert_lines(alerts: Sequence[Alert], now: float) -> list[str]:
@@ -135,12 +191,12 @@ def transition_line(change: Transition) -> str:
 
 def transition_json(change: Transition) -> str:
     """One transition as one line of JSON; the keys are a contract."""
-    return json.dumps({
+    return json_text({
         "at": iso(change.wall), "kind": change.kind, "rule": change.rule, "severity": change.severity.name.lower(),
         "node": change.thing.node, "table": change.thing.table, "thing": change.thing.key, "label": change.thing.label,
         "message": change.message, "value": change.value, "limit": change.limit, "unit": change.unit,
         "since": iso(change.wall - (change.at - change.since)),
-    }, ensure_ascii=False)
+    })
 
 
 def alert_object(alert: Alert) -> dict[str, object]:
@@ -163,7 +219,8 @@ def fleet_object(snapshot: Snapshot) -> dict[str, object]:
             "name": node.name, "rack": node.rack or None, "leaf": node.leaf or None, "groups": list(node.groups),
             "state": node_state(view, number),
             "link": LinkState(int(state)).name.lower() if state is not None else None,
-            "reason": view.link_reasons[number] or None, "facts": dict(view.facts[number]),
+            "reason": view.link_reasons[number] or snapshot.bad_frames.get(number) or None,
+            "facts": dict(view.facts[number]),
             "tables": {name: [_row_object(table, int(row)) for row in table.rows_of(number)]
                        for name, table in view.tables.items()},
         })

@@ -25,13 +25,15 @@ import msgspec
 from clustertop import __version__
 from clustertop.inventory import Expectation, Inventory
 from clustertop.model import LinkEvent, LinkState, NodeInfo
-from clustertop.rules.spec import Rule  # noqa: TC001 - msgspec reads the annotation
+from clustertop.quantity import scaled
+from clustertop.rules.spec import Rule, check
+from clustertop.store.store import SPECS
 from clustertop.store.view import Freshness
 from clustertop.text import clean
 from clustertop.wire.frame import FrameError, decode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import TracebackType
     from typing import Self
 
@@ -42,6 +44,8 @@ VERSION = 1
 FLUSH_SECONDS = 2.0
 """A crash loses no more than this."""
 MAX_LINE = 4 << 20
+MOST_SECONDS = 2.0**34
+"""Past any clock, and still a date that can be written."""
 
 
 class RecordingError(ValueError):
@@ -60,6 +64,13 @@ class _Expect(msgspec.Struct, frozen=True):
     device: str = ""
     width: int | None = None
     gpus: int | None = None
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    """What the header of every version says."""
+
+    clustertop: str
+    version: int
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -83,7 +94,10 @@ class Recorder:
         path: the file; it must not exist unless *force*.
         plan: the session's.
         force: overwrite.
-        max_bytes: size at which recording stops, with :attr:`full` set; 0: none.
+        max_bytes: size at which recording stops; 0: none.
+
+    Recording ends early at *max_bytes*, or when the file cannot be written (a full disk): the session goes on,
+    :attr:`note` says why, and the callback of :meth:`when_ended` is called once.
 
     Raises:
         RecordingError: the file exists or cannot be written.
@@ -91,18 +105,26 @@ class Recorder:
 
     def __init__(self, path: str | Path, plan: Plan, *, force: bool = False, max_bytes: int = 0) -> None:
         self.path = Path(path)
-        self.full = False
+        self.note = ""
+        """Why nothing more is recorded; empty while it is."""
+        self.failed = False
+        """True where the file could not be written: it may lack its last seconds."""
+        self._tell: Callable[[], None] = lambda: None
         self._max = max_bytes
         try:
             self._raw = self.path.open("wb" if force else "xb")
         except FileExistsError:
-            raise RecordingError(f"{path} exists; --force overwrites it") from None
+            raise RecordingError(
+                f"{path} exists; name another file, or overwrite it with clustertop record --force") from None
         except OSError as error:
             raise RecordingError(f"{path} cannot be written: {error.strerror}") from None
         self._file = gzip.GzipFile(fileobj=self._raw, mode="wb", compresslevel=3, mtime=0)
         self._flushed = time.monotonic()
         self._write(msgspec.json.encode(_header(plan)) + b"\n")
         self._flush()
+        if self.failed:
+            self.close()
+            raise RecordingError(self.note)
 
     def __enter__(self) -> Self:
         return self
@@ -112,15 +134,19 @@ class Recorder:
     ) -> None:
         self.close()
 
-    def close(self) -> None:
-        """End the file."""
-        self._file.close()
-        self._raw.close()
+    def when_ended(self, tell: Callable[[], None]) -> None:
+        """Call *tell* when recording ends early; at once if it has."""
+        self._tell = tell
+        if self.note:
+            tell()
 
-    @property
-    def bytes_written(self) -> int:
-        """Size of the file so far."""
-        return self._raw.tell()
+    def close(self) -> None:
+        """End the file. What cannot be written any more is told by :attr:`note`."""
+        for file in (self._file, self._raw):
+            try:
+                file.close()
+            except OSError as error:
+                self._fail(error)
 
     def frame(self, node: int, at: float, wall: float, raw: bytes) -> None:
         """A frame's payload as it arrived."""
@@ -138,15 +164,35 @@ class Recorder:
             self._flush()
 
     def _write(self, line: bytes) -> None:
-        if not self.full:
+        if self.note:
+            return
+        try:
             self._file.write(line)
+        except OSError as error:
+            self._fail(error)
 
     def _flush(self) -> None:
+        if self.note:
+            return
         self._flushed = time.monotonic()
-        self._file.flush()
-        self._raw.flush()
-        if self._max and self.bytes_written >= self._max:
-            self.full = True
+        try:
+            self._file.flush()
+            self._raw.flush()
+            size = self._raw.tell()
+        except OSError as error:
+            self._fail(error)
+            return
+        if self._max and size >= self._max:
+            self._end(f"recording stopped: {self.path} has reached {scaled(self._max, 'B')}")
+
+    def _fail(self, error: OSError) -> None:
+        self.failed = True
+        self._end(f"recording stopped: {self.path} cannot be written: {error.strerror or error}")
+
+    def _end(self, note: str) -> None:
+        if not self.note:
+            self.note = note
+            self._tell()
 
 
 @contextlib.contextmanager
@@ -163,6 +209,14 @@ def _exact(value: float) -> bytes:
     return repr(value).encode("ascii")
 
 
+def _time(text: bytes) -> float:
+    """A time as :func:`_exact` wrote it. Raises ValueError, also for one that no clock shows."""
+    value = float(text)
+    if not 0 <= value <= MOST_SECONDS:
+        raise ValueError("no such time")
+    return value
+
+
 def _header(plan: Plan) -> Header:
     inventory = plan.inventory
     freshness = plan.freshness or Freshness()
@@ -172,6 +226,21 @@ def _header(plan: Plan) -> Header:
         tuple(_Expect(sorted(one.nodes), one.device, one.width, one.gpus) for one in inventory.expectations),
         dict(plan.rules), freshness.late_intervals, freshness.stale_intervals,
     )
+
+
+def _checked(header: Header) -> Header:
+    """Return *header*, which anyone may have written, with its text fit to be shown. Raises ValueError."""
+    nodes = tuple(
+        _Node(clean(node.name, 128), clean(node.rack, 128), clean(node.leaf, 128),
+              tuple(clean(group, 128) for group in node.groups))
+        for node in header.nodes)
+    if len({node.name for node in nodes}) != len(nodes):
+        raise ValueError("two nodes have one name")
+    rules = {
+        clean(name, 64): msgspec.structs.replace(rule, title=clean(rule.title), hint=clean(rule.hint))
+        for name, rule in header.rules.items()}
+    check(rules, {spec.name: spec for spec in SPECS})
+    return msgspec.structs.replace(header, nodes=nodes, rules=rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,12 +270,15 @@ class Recording:
         if not first:
             raise RecordingError(f"{path} is not a clustertop recording{f': {self.note}' if self.note else ''}")
         try:
-            self.header = msgspec.json.decode(first, type=Header)
-        except msgspec.DecodeError:
+            kind = msgspec.json.decode(first, type=_Kind)
+        except (msgspec.DecodeError, UnicodeDecodeError):
             raise RecordingError(f"{path} is not a clustertop recording") from None
-        if self.header.clustertop != "recording" or self.header.version != VERSION:
-            version = self.header.version
-            raise RecordingError(f"{path} is a recording of version {version}; this program reads {VERSION}")
+        if kind.clustertop != "recording" or kind.version != VERSION:
+            raise RecordingError(f"{path} is a recording of version {kind.version}; this program reads {VERSION}")
+        try:
+            self.header = _checked(msgspec.json.decode(first, type=Header))
+        except (ValueError, UnicodeDecodeError) as error:
+            raise RecordingError(f"{path} is a recording whose header is wrong: {clean(str(error), 160)}") from None
 
     @property
     def inventory(self) -> Inventory:
@@ -232,19 +304,19 @@ class Recording:
         kind = line[:2]
         if kind == b"T ":
             at, wall = line[2:].split()
-            return Step(float(at), float(wall))
+            return Step(_time(at), _time(wall))
         _, number, at, wall, rest = line.split(b" ", 4)
         node = int(number)
         if not 0 <= node < len(self.header.nodes):
             raise ValueError("no such node")
         if kind == b"F ":
-            return Step(float(at), float(wall), node, rest)
+            return Step(_time(at), _time(wall), node, rest)
         if kind != b"L ":
             raise ValueError("no such step")
         state, said = rest.split(b" ", 1)
         stage, reason = msgspec.json.decode(said, type=tuple[str, str])
-        event = LinkEvent(node, float(at), LinkState(int(state)), clean(stage, 40), clean(reason))
-        return Step(float(at), float(wall), node, link=event)
+        event = LinkEvent(node, _time(at), LinkState(int(state)), clean(stage, 40), clean(reason))
+        return Step(event.at, _time(wall), node, link=event)
 
     @contextlib.contextmanager
     def _lines(self) -> Iterator[Iterator[bytes]]:

@@ -1,7 +1,7 @@
 """A screening pass as a report: what is wrong, what differs, and what could not be checked.
 
-One pass cannot wait for a for-duration, so the rules are judged at once: a limit that is breached at the end of the
-sampling counts. What needs minutes to show (under-use, stragglers) is said to be momentary.
+One pass cannot wait for a for-duration, so the rules are judged at once (:func:`momentary`), and a finding of a rule
+that would have waited says so.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import numpy as np
 from clustertop import __version__
 from clustertop.clock import iso
 from clustertop.model import Severity, reason
-from clustertop.plain import SEVERITY_WORDS, alert_object, node_state, table
+from clustertop.plain import SEVERITY_WORDS, UP, alert_object, node_state, table, unread
+from clustertop.quantity import duration
 from clustertop.rules.outliers import Outlier, outliers
-from clustertop.signals import host
+from clustertop.rules.spec import Clear
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,15 +35,30 @@ READING_RULES = frozenset({"node_unreachable", "node_stale", "probe_hung", "grou
 
 
 def momentary(rules: Mapping[str, Rule]) -> dict[str, Rule]:
-    """Return *rules* without for-durations, for a pass of a few seconds."""
+    """Return *rules* without for-durations, for a pass of a few seconds.
+
+    A level that differs from a milder one only in how long it lasts cannot be told in one pass: the milder one stands.
+    A rule that waits for seconds is about a state, so it is a finding only if it is breached at the end of the pass;
+    any other is about events, so what was seen during the pass counts.
+    """
     out = {}
     for name, rule in rules.items():
-        changes = {
-            level: msgspec.structs.replace(limit, for_seconds=0.0, for_polls=1)
-            for level in ("info", "warning", "critical") if (limit := getattr(rule, level)) is not None
-        }
+        changes: dict[str, object] = {}
+        limits: set[float] = set()
+        for severity, level in rule.levels():
+            same = level.limit in limits
+            limits.add(level.limit)
+            changes[severity.name.lower()] = None if same else msgspec.structs.replace(
+                level, for_seconds=0.0, for_polls=1)
+        if _waits(rule):
+            changes["clear"] = Clear()
         out[name] = msgspec.structs.replace(rule, **changes)
     return out
+
+
+def _waits(rule: Rule) -> float:
+    """How many seconds the mildest level of *rule* has to last."""
+    return min((level.for_seconds for _, level in rule.levels()), default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +87,8 @@ class Report:
     """(node, why) of what could not be read."""
     differences: tuple[Outlier, ...]
     judged: tuple[Judged, ...]
+    waits: Mapping[str, float]
+    """By rule: seconds that it waits before it raises an alert, where it does; this pass did not."""
 
     @property
     def status(self) -> int:
@@ -83,31 +101,14 @@ class Report:
         return EXIT_WARNING if worst >= Severity.WARNING else EXIT_OK
 
 
-def make(snapshot: Snapshot) -> Report:
-    """The report on *snapshot*."""
+def make(snapshot: Snapshot, rules: Mapping[str, Rule]) -> Report:
+    """The report on *snapshot*, which was judged by :func:`momentary` of *rules*."""
     view = snapshot.view
     findings = tuple(alert for alert in snapshot.alerts if alert.rule not in READING_RULES)
-    unread = _unread(view)
-    return Report(view.wall, len(view.nodes), sum(node_state(view, row) == "up" for row in range(len(view.nodes))),
-                  findings, tuple(unread), tuple(outliers(view)), tuple(_judged(view, snapshot.engine.rules)))
-
-
-def _unread(view: FleetView) -> list[tuple[str, str]]:
-    out = []
-    groups = view["group"]
-    for row, node in enumerate(view.nodes):
-        state = node_state(view, row)
-        if state != "up":
-            said = view.link_reasons[row]
-            out.append((node.name, f"{state}: {said}" if said else state))
-            continue
-        for group in groups.rows_of(row):
-            condition = groups.value("group_state", int(group))
-            if condition is None or int(condition) in {host.HUNG, host.ERROR, host.WAIT}:
-                words = host.GROUP_WORDS.get(int(condition), "unknown") if condition is not None else "stale"
-                said = str(groups.attrs[group].get("said") or "")
-                out.append((node.name, f"{groups.keys[group]} {words}{': ' + said if said else ''}"))
-    return out
+    read = sum(node_state(view, row) == UP for row in range(len(view.nodes)))
+    waits = {name: seconds for name, rule in rules.items() if (seconds := _waits(rule))}
+    return Report(view.wall, len(view.nodes), read, findings, tuple(unread(snapshot)), tuple(outliers(view)),
+                  tuple(_judged(view, snapshot.engine.rules)), waits)
 
 
 def _judged(view: FleetView, rules: Mapping[str, Rule]) -> list[Judged]:
@@ -132,7 +133,8 @@ def lines(report: Report) -> list[str]:
         if mine:
             out += ["", f"{title}: {len(mine)} finding{'s' if len(mine) > 1 else ''}"]
             out += table(("", "node", "thing", "what"), [
-                (SEVERITY_WORDS[alert.severity], alert.thing.node, alert.thing.label, alert.message) for alert in mine
+                (SEVERITY_WORDS[alert.severity], alert.thing.node, alert.thing.label,
+                 alert.message + _caution(report, alert.rule)) for alert in mine
             ], left=4)[1:]
         elif judged:
             out += ["", f"{title}: ok ({max(one.known for one in judged)} judged)"]
@@ -144,21 +146,30 @@ def lines(report: Report) -> list[str]:
         out += table(("node", "why"), report.unread, left=2)[1:]
     unchecked = [one for one in report.judged if one.known == 0 and one.unknown]
     partly = [one for one in report.judged if one.known and one.unknown]
-    nothing = [one for one in report.judged if one.known == 0 and not one.unknown]
-    if unchecked or partly or nothing:
+    if unchecked or partly or any(not one.known for one in report.judged):
         out += ["", "not checked"]
         out += [f"  {one.title}: none of {one.unknown} ({one.why})" for one in unchecked]
         out += [f"  {one.title}: {one.unknown} of {one.known + one.unknown} ({one.why})" for one in partly]
-        out += [f"  {one.title}: nothing of the kind here" for one in nothing]
+        for section, title in SECTIONS:
+            absent = [one for one in report.judged if one.table == section and not one.known and not one.unknown]
+            if absent:
+                out.append(f"  {title}: none seen ({len(absent)} rule{'s' if len(absent) > 1 else ''})")
     words = {EXIT_OK: "ok", EXIT_WARNING: "warning", EXIT_CRITICAL: "critical", EXIT_UNKNOWN: "unknown"}
     return [*out, "", f"result: {words[report.status]}"]
+
+
+def _caution(report: Report, rule: str) -> str:
+    seconds = report.waits.get(rule)
+    return f" (at this moment; watch waits {duration(seconds)})" if seconds else ""
 
 
 def as_object(report: Report) -> dict[str, object]:
     """The report for JSON."""
     return {
         "clustertop": __version__, "at": iso(report.at), "status": report.status, "nodes": report.nodes,
-        "read": report.read, "findings": [alert_object(alert) for alert in report.findings],
+        "read": report.read,
+        "findings": [{**alert_object(alert), "waits_seconds": report.waits.get(alert.rule)}
+                     for alert in report.findings],
         "unread": [{"node": node, "why": why} for node, why in report.unread],
         "differences": [{
             "node": one.node, "label": one.label, "what": one.what, "value": one.value, "usual": one.usual,

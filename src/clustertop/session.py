@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -75,7 +76,8 @@ class Session:
         self, plan: Plan, *, tap: Tap | None = None, clock: Clock | None = None, tick_seconds: float | None = None
     ) -> None:
         self.plan = plan
-        self.title, self.notes = plan.title, plan.notes
+        self.title = plan.title
+        self._tap = tap
         self.core = Core(plan.inventory.nodes, plan.rules, expect_width=plan.expect_width,
                          expect_gpus=plan.expect_gpus, freshness=plan.freshness, tap=tap)
         self._clock = clock or SystemClock()
@@ -119,6 +121,12 @@ class Session:
             raise RuntimeError("the session has not been started")
         return self._ticker
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What must stay in sight: the plan's notes, and why nothing more is recorded where that is so."""
+        ended = self._tap.note if self._tap is not None else ""
+        return (*self.plan.notes, ended) if ended else self.plan.notes
+
     def cost(self) -> OwnCost | None:
         """What watching costs here; None before it is known."""
         return self._meter.read()
@@ -134,8 +142,7 @@ class Session:
         """
 
         def settled() -> bool:
-            return all(count >= frames or state in _FAILED
-                       for count, state in zip(self._frames, self._states, strict=True))
+            return self._settled(frames)
 
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
@@ -145,6 +152,11 @@ class Session:
         in_time = settled()
         self.evaluate()
         return in_time
+
+    def _settled(self, frames: int) -> bool:
+        """Whether every node has sent *frames* frames or cannot be read."""
+        return all(count >= frames or state in _FAILED
+                   for count, state in zip(self._frames, self._states, strict=True))
 
     async def __aenter__(self) -> Self:
         """Start polling. Raises DescriptorLimitError."""
@@ -173,8 +185,12 @@ class Session:
 
     async def _run(self) -> None:
         due = self._clock.monotonic()
+        frozen = False
         while True:
             self.evaluate()
+            if not frozen and self._settled(1):
+                frozen = True
+                _spare_the_collector()
             due += self._tick
             late = self._clock.monotonic() - due
             if late > 0:
@@ -188,6 +204,12 @@ _FAILED = frozenset({
     LinkState.UNREACHABLE, LinkState.AUTH_FAILED, LinkState.HOST_KEY_UNKNOWN, LinkState.HOST_KEY_CHANGED,
     LinkState.NO_PYTHON, LinkState.PROBE_FAILED, LinkState.CLOSED,
 })
+
+
+def _spare_the_collector() -> None:
+    """What stands for every device of the fleet stays: a garbage collector that walks it all holds up the keys."""
+    gc.collect()
+    gc.freeze()
 
 
 def run(main: Coroutine[object, object, Result]) -> Result:

@@ -13,6 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from clustertop import cli
+from clustertop.inventory import Inventory
+from clustertop.model import LinkEvent, LinkState, NodeInfo
+from clustertop.plan import Plan
+from clustertop.record import Recorder, Recording
+from clustertop.rules.spec import builtin
+from clustertop.wire.transport import PollSettings
 from sshd import Sshd, running
 from trees import gpu_node
 
@@ -58,13 +65,107 @@ def node(tmp_path: Path) -> Iterator[tuple[Sshd, Path]]:
         yield sshd, config
 
 
+@pytest.fixture(scope="module")
+def flight(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording of a node that cannot be reached, evaluated often enough to raise 1 alert."""
+    path = tmp_path_factory.mktemp("flight") / "flight.ct"
+    with Recorder(path, Plan(Inventory((NodeInfo("n1"),)), PollSettings(), builtin())) as tap:
+        tap.link(LinkEvent(0, 1.0, LinkState.UNREACHABLE, "tcp", "no route to “n1”"), 1.7e9)
+        for at in range(1, 9):
+            tap.tick(float(at), 1.7e9 + at)
+    return path
+
+
+class TestArguments:
+    @pytest.mark.parametrize(("arguments", "option"), [
+        (("check", "--seconds", "nan"), "--seconds"), (("check", "--seconds", "inf"), "--seconds"),
+        (("check", "--timeout", "-1"), "--timeout"), (("once", "--timeout", "nan"), "--timeout"),
+        (("once", "--timeout", "soon"), "--timeout"), (("watch", "--for", "-1"), "--for"),
+        (("record", "-o", "f", "--for", "nan"), "--for"), (("replay", "f", "--speed", "nan"), "--speed"),
+        (("record", "-o", "f", "--max-megabytes", "-2"), "--max-megabytes"), (("replay", "f", "--speed", "-1"), "--speed"),
+    ], ids=" ".join)
+    def test_a_number_that_is_none_is_one_sentence(
+        self, arguments: tuple[str, ...], option: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with pytest.raises(SystemExit) as ended:
+            cli.main(arguments)
+        assert ended.value.code == 3
+        first = capsys.readouterr().err.splitlines()[0]
+        assert first.startswith(f"clustertop {arguments[0]}: argument {option}: ")
+        assert "is not a number" in first
+
+
+class TestOutput:
+    @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+    def test_an_encoding_that_lacks_a_character_ends_nothing(self, encoding: str, flight: Path) -> None:
+        for option in ("--events", "--json"):
+            done = subprocess.run(
+                [sys.executable, "-m", "clustertop", "replay", str(flight), option], capture_output=True, timeout=60,
+                check=False, env={**os.environ, "PYTHONIOENCODING": encoding})
+            assert done.returncode == 0, done.stderr
+            (line,) = done.stdout.decode(encoding).splitlines()
+            if option == "--json":
+                assert json.loads(line)["message"] == "unreachable: no route to “n1”"
+            else:
+                assert ("“n1”" if encoding == "utf-8" else "?n1?") in line
+
+    def test_a_reader_that_is_gone_ends_a_replay_without_a_word(self, flight: Path) -> None:
+        read, write = os.pipe()
+        os.close(read)
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "clustertop", "replay", str(flight), "--events"], stdout=write,
+                stderr=subprocess.PIPE, timeout=60, check=False)
+        finally:
+            os.close(write)
+        assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
+
+
+class TestRecord:
+    def test_a_recording_of_this_machine_replays(self, tmp_path: Path) -> None:
+        path = tmp_path / "here.ct"
+        done = run("record", "-o", str(path), "--for", "3", "--interval", "1")
+        assert (done.returncode, done.stdout) == (0, ""), done.stderr
+        recording = Recording(path)
+        steps = list(recording.steps())
+        assert sum(step.node >= 0 and step.link is None for step in steps) >= 1
+        assert any(step.link is not None and step.link.state == LinkState.UP for step in steps)
+        assert recording.note == ""
+        assert run("replay", str(path), "--events").returncode == 0
+
+    def test_its_size_ends_it_and_it_says_so(self, tmp_path: Path) -> None:
+        path = tmp_path / "small.ct"
+        done = run("record", "-o", str(path), "--max-megabytes", "0.0001", "--for", "50")
+        assert done.returncode == 0
+        assert done.stderr.splitlines()[-1] == f"clustertop: recording stopped: {path} has reached 100 B"
+        assert Recording(path).inventory.nodes
+
+    def test_a_file_that_cannot_be_written_is_status_3(self) -> None:
+        done = run("record", "-o", "/dev/full", "--force", "--for", "50")
+        assert done.returncode == 3
+        assert done.stderr.splitlines()[-1] == (
+            "clustertop: recording stopped: /dev/full cannot be written: No space left on device")
+
+    def test_watch_does_not_overwrite_either(self, flight: Path) -> None:
+        before = flight.read_bytes()
+        done = run("watch", "--record", str(flight), "--for", "5")
+        assert done.returncode == 3
+        assert "exists; name another file" in done.stderr
+        assert flight.read_bytes() == before
+
+
 class TestNothingIsDrawn:
     @pytest.mark.parametrize("arguments", [
         ("--help",), ("once", "--help"), ("replay", "--help"), ("demo", "--help"), ("once", "--json"),
         ("check", "--seconds", "0"), ("watch", "--for", "0.2"), ("probe", "--once"), ("config", "init", "-o", "-"),
+        ("record", "-o", "flight.ct", "--for", "0.2"), ("replay", "--events", "{flight}"),
+        ("replay", "--json", "{flight}"),
     ], ids=" ".join)
-    def test_textual_is_not_imported(self, arguments: tuple[str, ...]) -> None:
-        done = imported({"textual", "rich"}, *arguments)
+    def test_textual_is_not_imported(
+        self, arguments: tuple[str, ...], flight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        done = imported({"textual", "rich"}, *(argument.format(flight=flight) for argument in arguments))
         assert done.returncode in {0, 1}, done.stderr
         assert "IMPORTED []" in done.stderr
 
@@ -186,6 +287,15 @@ class TestWatch:
         assert done.returncode == 0
         assert time.monotonic() - began >= 0.5
         assert "watching" in done.stderr
+
+    def test_ends_when_nobody_reads_it_although_there_is_nothing_to_say(self) -> None:
+        with self._start() as process:
+            assert process.stderr is not None
+            assert process.stdout is not None
+            assert "watching" in process.stderr.readline()
+            process.stdout.close()
+            assert process.wait(20) == 128 + signal.SIGPIPE
+            assert process.stderr.read() == ""
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
     def test_ends_on_a_signal(self, number: signal.Signals) -> None:

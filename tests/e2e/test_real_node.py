@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from argparse import Namespace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from clustertop.commands.check import _check as check
 from clustertop.inventory import Inventory
 from clustertop.plan import Plan
 from clustertop.rules.spec import builtin
@@ -110,6 +113,30 @@ async def test_a_lost_gpu_an_x8_gpu_and_a_hung_call_cost_only_themselves(node: t
 
         scenario.drop("2 hang nvmlDeviceGetPowerUsage")
         await until(session, lambda now: "probe_hung" not in firing(now))
+
+
+@pytest.mark.parametrize(("faults", "status", "rules"), [
+    ((), 0, set()),
+    (("6 temp 84",), 1, {"gpu_temperature"}),
+    (("6 temp 84", "3 pcie_width 8"), 2, {"gpu_temperature", "pcie_width"}),
+    (("5 lost",), 2, {"gpu_missing"}),
+    (("2 hang nvmlDeviceGetPowerUsage", "6 temp 84"), 3, set()),
+], ids=["ok", "warning", "critical", "lost", "hung"])
+async def test_check_ends_with_the_status_of_the_worst(
+    node: tuple[Sshd, Scenario, Plan], faults: tuple[str, ...], status: int, rules: set[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, scenario, plan = node
+    if faults:
+        scenario.add(*faults)
+    assert await check(plan, Namespace(json=True, seconds=2.5, timeout=15.0)) == status
+    report = json.loads(capsys.readouterr().out)
+    assert report["status"] == status
+    assert {one["rule"] for one in report["findings"]} == rules
+    if status == 3:
+        (unread,) = report["unread"]
+        # Within the deadline of the very first reading nobody can tell a slow call from a hung one.
+        assert unread["why"].startswith(("gpu HUNG: nvmlDeviceGetPowerUsage", "gpu not read yet"))
 
 
 async def test_a_killed_connection_comes_back_and_says_why_meanwhile(node: tuple[Sshd, Scenario, Plan]) -> None:

@@ -135,20 +135,11 @@ def test_a_recording_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "there.ct"
     path.write_text("mine", encoding="utf-8")
     plan = Plan(Inventory((NodeInfo("n1"),)), PollSettings(), builtin())
-    with pytest.raises(RecordingError, match="exists; --force overwrites it"):
+    with pytest.raises(RecordingError, match="exists; name another file, or overwrite it with clustertop record --force"):
         Recorder(path, plan)
     assert path.read_text(encoding="utf-8") == "mine"
     Recorder(path, plan, force=True).close()
     assert Recording(path).inventory.nodes == (NodeInfo("n1"),)
-
-
-def test_a_size_limit_stops_the_recording_but_keeps_it_whole(tmp_path: Path) -> None:
-    path = tmp_path / "small.ct"
-    plan = Plan(Inventory((NodeInfo("n1"),)), PollSettings(), builtin())
-    with Recorder(path, plan, max_bytes=1) as recorder:
-        assert recorder.full
-        recorder.tick(1.0, 2.0)
-    assert list(Recording(path).steps()) == []
 
 
 def test_missing_file_is_one_sentence(tmp_path: Path) -> None:

@@ -461,12 +461,12 @@ nvmlReturn_t nvmlDeviceRegisterEvents(void *device, u64 types, void *set) {
 }
 
 nvmlReturn_t nvmlEventSetWait_v2(void *set, nvmlEventData_t *out, unsigned timeout) {
-    struct timespec pause = {0, 50000000};
+    struct timespec pause = {0, 70000000};
     unsigned waited, code = 0;
     int gpu = 0;
     (void)set;
     ENTER(-2);
-    for (waited = 0; waited < timeout || get(-2, "hang_events", 0); waited += 50) {
+    for (waited = 0; waited < timeout || get(-2, "hang_events", 0); waited += 70) {
         u64 error;
         pthread_mutex_lock(&lock);
         load();

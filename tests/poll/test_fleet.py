@@ -9,16 +9,19 @@ import resource
 import socket
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from fleets import STANDIN_BODY, Remember, until
-from sshd import keygen, running
 
 from clustertop.clock import SystemClock
 from clustertop.model import LinkState, NodeInfo, Request
 from clustertop.poll.fleet import LOCAL_HOST, DescriptorLimitError, Fleet, raise_descriptor_limit
 from clustertop.wire.transport import PollSettings
+from fleets import STANDIN_BODY, Remember, until
+from sshd import keygen, running
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 sshd_test = pytest.mark.sshd
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import asyncssh
 import pytest
-from fleets import Remember, until
 
 from clustertop.clock import SystemClock
 from clustertop.model import LinkState, NodeInfo, Request
 from clustertop.poll.fleet import Fleet
 from clustertop.wire.transport import PollSettings
+from fleets import Remember, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

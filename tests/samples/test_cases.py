@@ -17,6 +17,7 @@ from clustertop.rules.engine import worst
 from clustertop.signals import rdma
 from clustertop.wire import frame as wire
 from samples.lab import Lab
+from tools import need
 from trees import NodeTree
 
 PORT = "sys/class/infiniband/{}/ports/{}"
@@ -155,9 +156,7 @@ def test_b3_no_pma_costs_one_device_its_counters(tree: NodeTree) -> None:
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library that makes reads fail."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("needs a C compiler (cc)")
+    compiler = need("cc", "gcc")
     library = tmp_path_factory.mktemp("faulty") / "faulty.so"
     source = Path(__file__).with_name("faulty.c")
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", library, source, "-ldl"], check=True)

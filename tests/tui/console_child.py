@@ -1,8 +1,12 @@
-"""The console in a process of its own, for tests that end it the hard way: ``python console_child.py [FAULT]``."""
+"""The console in a process of its own, for tests that end it the hard way: ``python console_child.py [FAULT]``.
+
+The fault comes at SIGUSR1.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 
 from clustertop.tui import app as console
@@ -11,7 +15,7 @@ from tui.fleet import FleetSource
 
 
 async def main(fault: str) -> int:
-    """Run until ended; *fault* is what goes wrong a moment after the start."""
+    """Run until ended; *fault* is what goes wrong when it is told to."""
     source = FleetSource(4, racks=1)
     source.connect()
     source.run(3)
@@ -22,9 +26,13 @@ async def main(fault: str) -> int:
     def broken(self: object, y: int) -> None:
         raise RuntimeError("a fault in drawing")
 
+    told = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, told.set)
+
     async def watch() -> None:
-        await asyncio.sleep(0.4)
-        sys.stdout.flush()
+        if not fault:
+            return
+        await told.wait()
         if fault == "render":
             HeatMap.build = broken  # type: ignore[method-assign,assignment]
             source.tick()

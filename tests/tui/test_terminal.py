@@ -113,6 +113,7 @@ def test_a_signal_ends_it_within_two_seconds_and_gives_the_terminal_back(
 @pytest.mark.parametrize("child", ["render", "callback", "worker"], indirect=True)
 def test_an_error_inside_gives_the_terminal_back(child: Child) -> None:
     child.wait_for("gpu-004")
+    child.process.send_signal(signal.SIGUSR1)
     assert child.ended(10.0) != 0
     _restored(child)
     assert b"a fault in" in child.out

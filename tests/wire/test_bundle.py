@@ -11,13 +11,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from fleets import STANDIN_BODY, Remember, pack_probe, until
 
 from clustertop.model import LinkState
 from clustertop.wire import bundle
 from clustertop.wire.frame import decode
 from clustertop.wire.local import LocalTransport
 from clustertop.wire.transport import LinkFailure, PollSettings
+from fleets import STANDIN_BODY, Remember, pack_probe, until
+from tools import need
 
 SETTINGS = PollSettings(interval_seconds=0.1)
 
@@ -33,10 +34,12 @@ def pythons() -> list[str]:
     return sorted(found)
 
 
-async def run(shell: str, *candidates: str, body: bytes | None = STANDIN_BODY) -> tuple[bytes, bytes]:
+async def run(
+    shell: str | tuple[str, ...], *candidates: str, body: bytes | None = STANDIN_BODY
+) -> tuple[bytes, bytes]:
     """Talk to a probe by hand through *shell*; return its stdout up to the first frame, and its stderr."""
     process = await asyncio.create_subprocess_exec(
-        shell, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        *((shell,) if isinstance(shell, str) else shell), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -57,10 +60,8 @@ async def run(shell: str, *candidates: str, body: bytes | None = STANDIN_BODY) -
 
 @pytest.mark.parametrize("shell", ["sh", "bash", "dash", "ksh", "busybox"])
 async def test_shells(shell: str) -> None:
-    path = shutil.which(shell)
-    if path is None or shell == "busybox":
-        pytest.skip(f"install {shell}")
-    out, err = await run(path)
+    path = need(shell)
+    out, err = await run((path, "sh") if shell == "busybox" else (path,))
     assert re.match(rb"\n@@CT1 NONCE ready 3\.\d+\.\d+\S*@@\n@@CT1 NONCE {", out)
     assert not err
 

@@ -11,13 +11,14 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from fleets import STANDIN_BODY, Remember, pack_probe, until
-from sshd import Sshd, free_port, keygen, running
 
 from clustertop.model import LinkState, NodeInfo
 from clustertop.wire.frame import decode
 from clustertop.wire.ssh import Dialer, SshTransport
 from clustertop.wire.transport import LinkFailure, PollSettings
+from fleets import STANDIN_BODY, Remember, pack_probe, until
+from sshd import Sshd, free_port, keygen, running
+from tools import need
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -118,9 +119,7 @@ SHELLS = ["bash", "dash", "tcsh", "fish", "zsh", "ksh", "sh"]
 
 @pytest.mark.parametrize("shell", SHELLS)
 async def test_login_shells_and_noisy_start_up(shell: str, tmp_path: Path) -> None:
-    path = shutil.which(shell)
-    if path is None:
-        pytest.skip(f"install {shell}")
+    path = need(shell)
     # What sshd does for a user with this login shell, with a start-up file that prints, unterminated at the end.
     forced = tmp_path / "forced"
     forced.write_text(

@@ -17,9 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``check``."""
     common.add_hosts(parser)
     parser.add_argument("--json", action="store_true", help="the report as JSON")
-    parser.add_argument("--seconds", type=float, default=5.0, metavar="S",
+    parser.add_argument("--seconds", type=common.seconds, default=5.0, metavar="S",
                         help="how long to sample, for rates (5); for-durations do not apply")
-    parser.add_argument("--timeout", type=float, default=15.0, metavar="S",
+    parser.add_argument("--timeout", type=common.seconds, default=15.0, metavar="S",
                         help="longest wait for nodes that do not answer (15)")
     parser.epilog = (
         "exit status: 2 if anything is critical, else 3 if anything could not be read,\n"
@@ -40,22 +40,21 @@ def run(args: argparse.Namespace) -> int:
 async def _check(plan: Plan, args: argparse.Namespace) -> int:
     import asyncio
     import dataclasses
-    import json
 
-    from clustertop import report
+    from clustertop import plain, report
     from clustertop.session import Session
 
     async with Session(dataclasses.replace(plan, rules=report.momentary(plan.rules))) as session:
         await session.wait_readings(2, args.timeout)
-        await asyncio.sleep(max(args.seconds, 0.0))
+        await asyncio.sleep(args.seconds)
         session.evaluate()
         snapshot = session.snapshot
     assert snapshot is not None
     for note in plan.notes:
         print(f"note: {note}", file=sys.stderr)
-    made = report.make(snapshot)
+    made = report.make(snapshot, plan.rules)
     if args.json:
-        print(json.dumps(report.as_object(made), ensure_ascii=False, indent=1))
+        print(plain.json_text(report.as_object(made), indent=1))
     else:
         print("\n".join(report.lines(made)))
     return made.status

@@ -12,7 +12,27 @@ if TYPE_CHECKING:
     from clustertop.config import Loaded
     from clustertop.plan import Plan
 
+MOST = 1e9
+"""Most of anything on the command line: some thirty years in seconds."""
 EXIT_OK, EXIT_WARNING, EXIT_CRITICAL, EXIT_UNKNOWN = 0, 1, 2, 3
+
+
+def seconds(text: str) -> float:
+    """A length of time on the command line. Raises ArgumentTypeError."""
+    return amount(text, "seconds")
+
+
+def amount(text: str, what: str = "") -> float:
+    """A finite number that is not negative. Raises ArgumentTypeError."""
+    from argparse import ArgumentTypeError
+
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= MOST:
+        raise ArgumentTypeError(f"{text} is not a number{' of ' + what if what else ''} from 0 to {MOST:.0f}")
+    return value
 
 
 def add_hosts(parser: argparse.ArgumentParser) -> None:

@@ -1,9 +1,14 @@
-"""How a command without a screen ends: after its time, on a signal, or by an error of its session."""
+"""How a command without a screen ends: its time is over, a signal, nobody reads it any more, an error."""
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
+import select
 import signal
+import stat
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,10 +17,29 @@ if TYPE_CHECKING:
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-async def until_ended(session: Session, seconds: float | None) -> int:
-    """Wait for *seconds* (None: for ever) or a signal; returns 0, or 128 and the signal's number.
+def _pipe() -> int | None:
+    """The descriptor of our output where that is the writing end of a pipe."""
+    try:
+        number = sys.stdout.fileno()
+        is_pipe = stat.S_ISFIFO(os.fstat(number).st_mode)
+    except (OSError, ValueError, AttributeError):
+        return None
+    return number if is_pipe and fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY else None
 
-    An error in the session, for example a closed output, is raised at once.
+
+def _closed(pipe: int) -> bool:
+    poll = select.poll()
+    poll.register(pipe, 0)
+    return any(event & (select.POLLERR | select.POLLNVAL) for _, event in poll.poll(0))
+
+
+async def until_ended(
+    session: Session, seconds: float | None, stop: asyncio.Event | None = None, *, output: bool = True
+) -> int:
+    """Wait for *seconds* (None: for ever), a signal or *stop*; returns 0, or 128 and the signal's number.
+
+    Where *output*, a closed output ends it too, whether or not there is anything to say, as SIGPIPE would. An error
+    in the session is raised at once.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[int] = loop.create_future()
@@ -26,11 +50,18 @@ async def until_ended(session: Session, seconds: float | None) -> int:
 
     for number in SIGNALS:
         loop.add_signal_handler(number, caught, int(number))
+    pipe = _pipe() if output else None
+    if pipe is not None:
+        loop.add_reader(pipe, lambda: caught(signal.SIGPIPE) if _closed(pipe) else None)
+    stopping = asyncio.ensure_future((stop or asyncio.Event()).wait())
     try:
-        waited: set[asyncio.Future[object]] = {ended, session.ticking}  # type: ignore[arg-type]
+        waited: set[asyncio.Future[object]] = {ended, session.ticking, stopping}  # type: ignore[arg-type]
         await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         return ended.result() if ended.done() else 0
     finally:
+        stopping.cancel()
+        if pipe is not None:
+            loop.remove_reader(pipe)
         for number in SIGNALS:
             loop.remove_signal_handler(number)
         ended.cancel()

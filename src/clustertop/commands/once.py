@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``once``."""
     common.add_hosts(parser)
     parser.add_argument("--json", action="store_true", help="every reading with unit, age and unknown-reason")
-    parser.add_argument("--timeout", type=float, default=15.0, metavar="SECONDS",
+    parser.add_argument("--timeout", type=common.seconds, default=15.0, metavar="SECONDS",
                         help="longest wait for nodes that do not answer (15)")
     parser.epilog = "exit status: 0; 3 if no node could be read, or for a wrong config or argument"
 
@@ -36,7 +36,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _once(plan: Plan, args: argparse.Namespace) -> int:
-    import json
     import sys
 
     from clustertop import plain
@@ -49,8 +48,8 @@ async def _once(plan: Plan, args: argparse.Namespace) -> int:
     for note in plan.notes:
         print(f"note: {note}", file=sys.stderr)
     if args.json:
-        print(json.dumps(plain.fleet_object(snapshot), ensure_ascii=False, indent=1))
+        print(plain.json_text(plain.fleet_object(snapshot), indent=1))
     else:
         print("\n".join(plain.fleet_lines(snapshot)))
-    read = any(plain.node_state(snapshot.view, row) == "up" for row in range(len(snapshot.view.nodes)))
+    read = any(plain.node_state(snapshot.view, row) == plain.UP for row in range(len(snapshot.view.nodes)))
     return common.EXIT_OK if read else common.EXIT_UNKNOWN

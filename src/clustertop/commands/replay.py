@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from clustertop.commands.console import add_drawing
 
     parser.add_argument("file", metavar="FILE", help="a recording")
-    parser.add_argument("--speed", type=float, default=1.0, metavar="X",
+    parser.add_argument("--speed", type=common.amount, default=1.0, metavar="X",
                         help="times faster than it happened; 0: no waiting")
     parser.add_argument("--events", action="store_true", help="print the transitions only, as fast as possible")
     parser.add_argument("--json", action="store_true", help="print them as NDJSON; implies --events")
@@ -29,8 +29,6 @@ def run(args: argparse.Namespace) -> int:
     """Replay FILE."""
     from clustertop.record import Recording, RecordingError
 
-    if args.speed < 0:
-        return common.refuse("--speed must be 0 or more")
     try:
         recording = Recording(args.file)
     except RecordingError as error:

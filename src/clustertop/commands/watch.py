@@ -9,6 +9,7 @@ from clustertop.commands import common
 
 if TYPE_CHECKING:
     import argparse
+    import asyncio
     from collections.abc import Callable
 
     from clustertop.model import Transition
@@ -19,9 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``watch``."""
     common.add_hosts(parser)
     parser.add_argument("--json", action="store_true", help="NDJSON: one object per line")
-    parser.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="end after this long")
+    parser.add_argument("--for", dest="seconds", type=common.seconds, metavar="SECONDS", help="end after this long")
     parser.add_argument("--record", metavar="FILE", help="also write the flight recorder's file")
-    parser.epilog = "ends on SIGINT, SIGTERM or SIGHUP, or when its output is closed"
+    parser.epilog = "ends on SIGINT, SIGTERM or SIGHUP, or when the reader of its output is gone"
 
 
 def printer(*, as_json: bool) -> Callable[[list[Transition]], None]:
@@ -51,9 +52,25 @@ def run(args: argparse.Namespace) -> int:
 
 async def follow(
     plan: Plan, *, seconds: float | None, as_json: bool, record: str | None = None, force: bool = False,
-    max_bytes: int = 0, say: bool = True,
+    max_bytes: int = 0, say: bool = True, only_record: bool = False,
 ) -> int:
-    """Run a session without a screen. Returns the exit status: 0, or 128 and the signal that ended it."""
+    """Run a session without a screen.
+
+    Args:
+        plan: what to watch.
+        seconds: how long; None: until a signal.
+        as_json: print NDJSON.
+        record: also write this file.
+        force: overwrite it.
+        max_bytes: size at which recording stops; 0: none.
+        say: print the transitions.
+        only_record: end when the recording does.
+
+    Returns:
+        0, 128 and the signal that ended it, or 3 where only a recording was wanted and could not be written.
+    """
+    import asyncio
+
     from clustertop.commands.ending import until_ended
     from clustertop.record import recording
     from clustertop.session import Session
@@ -65,4 +82,14 @@ async def follow(
         async with Session(plan, tap=tap) as session:
             if say:
                 session.core.listen(printer(as_json=as_json))
-            return await until_ended(session, seconds)
+            ended = asyncio.Event()
+            if tap is not None:
+                tap.when_ended(lambda: _recording_ended(tap.note, ended if only_record else None))
+            status = await until_ended(session, seconds, ended, output=say)
+    return common.EXIT_UNKNOWN if only_record and tap is not None and tap.failed else status
+
+
+def _recording_ended(note: str, ended: asyncio.Event | None) -> None:
+    print(f"clustertop: {note}", file=sys.stderr, flush=True)
+    if ended is not None:
+        ended.set()

@@ -28,8 +28,6 @@ FAULTS = {
     "node-down": "a node goes away: its connections end and new ones are refused",
     "noisy-shell": "greetings, JSON-like noise and escape sequences before, between and after the frames",
 }
-NEED_WORK = frozenset({"hot-gpu", "straggler"})
-"""Faults that only show on a node that trains."""
 
 _FORM = re.compile(r"^(?P<name>[^@:]*)(?:@(?P<node>[^:]*))?(?::(?P<start>.*))?$", re.DOTALL)
 
@@ -103,7 +101,7 @@ def place(faults: Iterable[Fault], plan: Plan, seed: int) -> list[Placed]:
         if fault.node:
             node = _find(fault, names)
         else:
-            node = _pick(fault, plan, taken, rng)
+            node = _pick(plan, taken, rng)
             taken.add(node)
         out.append(Placed(fault.name, node, rng.randrange(8), fault.start_seconds))
     return out
@@ -119,6 +117,8 @@ def _find(fault: Fault, names: Sequence[str]) -> int:
     )
 
 
-def _pick(fault: Fault, plan: Plan, taken: set[int], rng: random.Random) -> int:
-    able = [number for number, node in enumerate(plan.nodes) if node.job >= 0 or fault.name not in NEED_WORK]
+def _pick(plan: Plan, taken: set[int], rng: random.Random) -> int:
+    # A fault is easier to see where there is work; some show nowhere else.
+    busy = [number for number, node in enumerate(plan.nodes) if node.job >= 0]
+    able = busy or list(range(len(plan.nodes)))
     return rng.choice([number for number in able if number not in taken] or able)

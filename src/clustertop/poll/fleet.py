@@ -9,6 +9,7 @@ import resource
 from typing import TYPE_CHECKING, Self
 
 from clustertop.model import LOCAL_HOST, LinkEvent, LinkState
+from clustertop.poll.inbox import Inbox
 from clustertop.poll.node import NodeLink, Sink
 from clustertop.text import clean
 from clustertop.wire.local import LocalTransport
@@ -82,10 +83,12 @@ class Fleet:
         self._dialer = Dialer(settings)
         if self._unchecked:
             self._lax = Dialer(dataclasses.replace(settings, check_host_keys=False))
+        inbox = Inbox()
         spread = min(settings.interval_seconds, START_SPREAD_SECONDS * len(self._nodes))
         for index, node in enumerate(self._nodes):
             link = NodeLink(
-                index, self._maker(node, self._dialer_of(node)), settings, self._sink, self._clock, self._rng
+                index, self._maker(node, self._dialer_of(node)), settings, self._sink, self._clock, self._rng,
+                inbox,
             )
             self.links.append(link)
             delay = self._rng.uniform(0.0, spread) if len(self._nodes) > 1 else 0.0

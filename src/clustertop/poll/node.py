@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from clustertop.clock import Clock
+    from clustertop.poll.inbox import Inbox
     from clustertop.wire.transport import Receiver
 
 __all__ = ["NodeLink", "PollSettings", "Sink"]
@@ -52,6 +53,7 @@ class NodeLink:
         sink: gets frames and link events.
         clock: ours.
         rng: where the jitter comes from.
+        inbox: where frames wait to be taken together; None: each is taken as it arrives.
     """
 
     __slots__ = (
@@ -63,6 +65,7 @@ class NodeLink:
         "_event",
         "_gap",
         "_good",
+        "_inbox",
         "_index",
         "_last",
         "_noted",
@@ -76,6 +79,7 @@ class NodeLink:
         "_wanted",
         "asked_full",
         "bad",
+        "epoch",
         "frames",
         "noise",
         "noise_sample",
@@ -89,8 +93,11 @@ class NodeLink:
         sink: Sink,
         clock: Clock,
         rng: random.Random | None = None,
+        inbox: Inbox | None = None,
     ) -> None:
         self._index = index
+        self._inbox = inbox
+        self.epoch = 0
         self._settings = settings
         self._sink = sink
         self._clock = clock
@@ -125,6 +132,7 @@ class NodeLink:
             await self._pause(delay_seconds)
             while True:
                 failure = await self._attempt()
+                self.epoch += 1
                 if self._bug is not None:
                     raise self._bug
                 self._up = False
@@ -152,7 +160,13 @@ class NodeLink:
 
     def on_payload(self, payload: bytes) -> None:
         """One frame's text arrived. Called by the transport for every tick of every node: keep it short."""
-        at = self._now()
+        if self._inbox is not None and self._up:
+            self._inbox.put(self, self._now(), payload)
+        else:
+            self.take(self._now(), payload)
+
+    def take(self, at: float, payload: bytes) -> None:
+        """Decode a frame that arrived *at* (our monotonic clock) and pass it on."""
         try:
             frame = decode(payload)
         except FrameError as error:

@@ -76,17 +76,18 @@ def value(data: bytes) -> "Cell":
 class Tree(object):
     """The files below *root*, for one group's thread.
 
-    Up to *keep* counter files stay open and are read again at their start: a third of what opening costs.
+    Up to *keep* counter files stay open and are read again at their start: a third of what opening costs. With
+    *stable*, files below another root are taken to be never replaced, as the kernel's own never are.
     """
 
-    def __init__(self, root: str, call: Call, keep: int = 0) -> None:
+    def __init__(self, root: str, call: Call, keep: int = 0, stable: bool = False) -> None:
         self.root = root.rstrip("/")
         self.call = call
         self._real = os.path.realpath(self.root or "/").rstrip("/")
         self._keep = keep
         self._open: "Dict[str, List[Any]]" = {}
         """Descriptor, bytes last read, and what they meant, by name."""
-        self._replaced = bool(self.root)
+        self._replaced = bool(self.root) and not stable
         """Where the files are not the kernel's own, an open one may have been replaced by another."""
 
     def path(self, name: str) -> str:

@@ -36,6 +36,7 @@ SHUTDOWN_SECONDS = 2.0
 START_SECONDS = 15.0
 """Starting NVML wakes GPUs without persistence mode: seconds for each; longer than this counts as hung."""
 MAX_REQUEST = 65536
+_FILES = 2048
 _STDIN, _STDOUT = 0, 1
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -275,8 +276,8 @@ class Probe(object):
     """Runs the groups that *args* name and composes frames.
 
     Keys of *args*, all optional: ``nonce``, ``root``, ``nvml`` (path of a library), ``groups``, ``intervals``
-    or ``every`` and ``deadlines`` (seconds by group), ``full_every`` (seconds), ``max_line`` (bytes), ``per_poll``
-    and ``released`` (of the GPUs).
+    or ``every`` and ``deadlines`` (seconds by group), ``stable`` (files below ``root`` are never replaced),
+    ``full_every`` (seconds), ``max_line`` (bytes), ``per_poll`` and ``released`` (of the GPUs).
     """
 
     def __init__(self, args: "Dict[str, Any]") -> None:
@@ -460,21 +461,30 @@ def _thread(name: str, target: "Callable[[], None]") -> threading.Thread:
 
 def _reader(name: str, args: "Dict[str, Any]", call: Call) -> "Any":
     root = str(args.get("root") or "/")
+    stable = bool(args.get("stable"))
     if name == "gpu":
         held = bool(args.get("per_poll")), bool(args.get("released"))
         return Gpus(Tree(root, call), call, str(args.get("nvml") or ""), *held)
     if name == "pcie":
         return Pcie(Tree(root, call))
-    return {"rdma": Rdma, "host": Host}[name](Tree(root, call, _keep()))
+    return {"rdma": Rdma, "host": Host}[name](Tree(root, call, _keep(), stable))
 
 
 def _keep() -> int:
-    """Return how many counter files a group may keep open: at most a third of what the process may."""
+    """Return how many counter files a group may keep open: at most a third of what the process may.
+
+    The usual limit of 1024 is raised for this process alone, where it may be: ten ports have 500 counters.
+    """
     try:
-        limit = os.sysconf("SC_OPEN_MAX")
-    except (OSError, ValueError):
+        import resource
+
+        limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if 0 <= limit < _FILES and (most < 0 or most >= _FILES):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES, most))
+            limit = _FILES
+    except (ImportError, OSError, ValueError):
         limit = 256
-    return max(0, min(640, limit // 3))
+    return max(0, min(640, limit // 3)) if limit >= 0 else 640
 
 
 def _seconds(value: "Any") -> float:

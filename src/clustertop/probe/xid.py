@@ -24,7 +24,7 @@ COLUMNS = ("xid", "xid_time", "xid_count", "xids")
 
 XID_CRITICAL_ERROR = 8
 TIMEOUT = 10
-WAIT_MS = 400
+WAIT_MS = 700
 """A wait that is called off ends within this time."""
 PAUSE_SECONDS = 1.0
 """Between two waits where the first failed: with a lost GPU it returns at once."""

@@ -93,9 +93,9 @@ def _gpu_missing(view: FleetView, row: int) -> str:
     state = table.value("presence", row)
     where = table.attrs[row].get("pci") or "bus address unknown"
     if state == gpu.MISSING:
-        return f"MISSING: {table.keys[row]} at {where} is no longer listed"
+        return f"MISSING at {where}: no longer listed, {table.keys[row]}"
     why = table.reason("temperature_celsius", row) or table.reason("utilization_ratio", row)
-    return f"LOST: {table.keys[row]} at {where}: {why or 'no answer'}"
+    return f"LOST at {where}: {why or 'no answer'}, {table.keys[row]}"
 
 
 def _gpu_temperature(view: FleetView, row: int) -> str:
@@ -239,13 +239,16 @@ def _silent(view: FleetView, row: int) -> str:
 def _group(what: str) -> Callable[[FleetView, int], str]:
     def text(view: FleetView, row: int) -> str:
         table = view["group"]
-        said, age = table.attrs[row].get("said"), table.value("group_age_seconds", row)
-        text = f"{table.keys[row]} {what}"
-        if said:
-            text += f": {said}"
-        return text + (f", last reading {duration(age)} ago" if age is not None else "")
+        said = table.attrs[row].get("said")
+        return f"{table.keys[row]} {what}{f': {said}' if said else ''}"
 
     return text
+
+
+def _stale(view: FleetView, row: int) -> str:
+    table = view["group"]
+    age, interval = table.value("group_age_seconds", row), table.value("interval_seconds", row)
+    return f"{table.keys[row]} is stale: no reading for {duration(age)}, every {duration(interval)} expected"
 
 
 def _clock(view: FleetView, row: int) -> str:
@@ -281,6 +284,6 @@ _SPECIAL: dict[str, Callable[[FleetView, int], str]] = {
     "node_clock": _clock,
     "probe_hung": _group("hung"),
     "group_failed": _group("cannot be read"),
-    "group_stale": _group("is stale"),
+    "group_stale": _stale,
 }
 

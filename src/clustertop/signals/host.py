@@ -25,10 +25,24 @@ OK, HUNG, ERROR, OFF, WAIT, RELEASED = 0, 1, 2, 3, 4, 5
 GROUP_STATES = {"ok": OK, "hung": HUNG, "error": ERROR, "off": OFF, "wait": WAIT, "released": RELEASED}
 GROUP_WORDS = {OK: "ok", HUNG: "HUNG", ERROR: "error", OFF: "none here", WAIT: "not read yet", RELEASED: "released"}
 
+_OPERSTATES = {"up": 1.0, "unknown": 1.0, "down": 0.0, "notpresent": 0.0, "lowerlayerdown": 0.0, "testing": 0.0,
+               "dormant": 0.0}
+"""RFC 2863, as sysfs spells them; "unknown" is what drivers say that do not tell, of interfaces that work."""
+
+
+def operstate(text: str) -> float:
+    """``up`` → 1, ``down`` and the like → 0. Raises ValueError for what is no state."""
+    state = _OPERSTATES.get(text.strip())
+    if state is None:
+        raise ValueError(f"not an operstate: {text!r}")
+    return state
+
+
 NODE = table("node", "host", "nodes", (
     Metric("cpus", "", "logical CPUs", "ncpu", lo=1.0, hi=65536.0, source=_PROC),
-    Metric("cpu_jiffies_total", "", "jiffies of all CPUs", "cpu_total", "counter", source=_PROC),
-    Metric("cpu_idle_jiffies_total", "", "jiffies idle or waiting for I/O", "cpu_idle", "counter", source=_PROC),
+    Metric("cpu_jiffies_total", "", "jiffies of all CPUs", "cpu_total", "counter", hi=2.0**64, source=_PROC),
+    Metric("cpu_idle_jiffies_total", "", "jiffies idle or waiting for I/O", "cpu_idle", "counter", hi=2.0**64,
+           source=_PROC),
     Metric("load1", "", "load, 1 minute", "load1", hi=1e6, source=_PROC, label="load"),
     Metric("load5", "", "load, 5 minutes", "load5", hi=1e6, source=_PROC),
     Metric("load15", "", "load, 15 minutes", "load15", hi=1e6, source=_PROC),
@@ -92,8 +106,8 @@ NET = table("net", "host", "network interfaces", (
     Metric("speed_bits_per_second", "b/s", "link speed", "speed_mbps", lo=1e6, hi=1e13, scale=1e6, source=_NET,
            label="speed"),
     Metric("mtu_bytes", "B", "MTU", "mtu", lo=68.0, hi=1e6, source=_NET, label="MTU"),
-    Metric("operational", "", "1: operstate is up", "operstate", "state",
-           parse=lambda text: {"up": 1.0, "unknown": 1.0}.get(text.strip(), 0.0), words={0: "down", 1: "up"}),
+    Metric("operational", "", "1: operstate is up", "operstate", "state", hi=1.0, parse=operstate,
+           words={0: "down", 1: "up"}, source=_NET),
     Metric("physical", "", "1: a PCI function stands behind it; only these are summed", kind="derived"),
 ))
 

@@ -5,14 +5,13 @@ Sources: kernel Documentation/ABI/testing/sysfs-bus-pci (current_link_width, ...
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from clustertop.model import Why
 from clustertop.signals.metric import Metric, table
-from clustertop.signals.units import lane_bytes, link_speed, link_width, pci_key, speed_of_generation
+from clustertop.signals.units import LANE_COUNTS, lane_bytes, link_speed, link_width, pci_key, speed_of_generation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,18 +28,18 @@ METRICS = (
     Metric("sysfs_width_max_lanes", "lanes", "max_link_width as sysfs says", "max_width", lo=1.0, hi=32.0,
            parse=link_width, source=_SYSFS),
     Metric("width_lanes", "lanes", "width the link is trained at: the lesser of what sysfs and NVML say",
-           kind="derived", history=True, source=_SYSFS, label="width"),
+           kind="derived", source=_SYSFS, label="width"),
     Metric("width_max_lanes", "lanes", "widest the device can do: the greater of what sysfs and NVML say",
            kind="derived", source=_SYSFS, label="max"),
     Metric("speed_gts", "GT/s", "speed of each lane", "cur_speed", lo=2.5, hi=64.0, parse=link_speed, source=_SYSFS,
            label="speed"),
     Metric("speed_max_gts", "GT/s", "fastest the device can do", "max_speed", lo=2.5, hi=64.0, parse=link_speed,
            source=_SYSFS),
-    Metric("aer_correctable_total", "", "correctable AER errors", "aer_cor", "counter", source=_SYSFS,
+    Metric("aer_correctable_total", "", "correctable AER errors", "aer_cor", "counter", hi=2.0**64, source=_SYSFS,
            rate="aer_correctable_per_second", label="AER cor"),
-    Metric("aer_nonfatal_total", "", "uncorrectable, non-fatal AER errors", "aer_nonfatal", "counter", source=_SYSFS,
-           rate="aer_nonfatal_per_second"),
-    Metric("aer_fatal_total", "", "fatal AER errors", "aer_fatal", "counter", source=_SYSFS,
+    Metric("aer_nonfatal_total", "", "uncorrectable, non-fatal AER errors", "aer_nonfatal", "counter", hi=2.0**64,
+           source=_SYSFS, rate="aer_nonfatal_per_second"),
+    Metric("aer_fatal_total", "", "fatal AER errors", "aer_fatal", "counter", hi=2.0**64, source=_SYSFS,
            rate="aer_fatal_per_second"),
     Metric("endpoint", "", "1: GPU, NIC or NVMe; 0: a bridge", kind="derived"),
     Metric("width_expected_lanes", "lanes", "configured, else the commonest maximum of the same model, else its own",
@@ -57,7 +56,9 @@ METRICS = (
 TABLE = table("pcie", "pcie", "PCIe devices", METRICS)
 
 NO_ROW = -1
+NO_MODEL = -1
 _SPEED_OF = np.array([speed_of_generation(number) for number in range(16)])
+_LANE_COUNTS = np.array(sorted(LANE_COUNTS), dtype=float)
 MAX_HOPS = 8
 
 
@@ -89,22 +90,29 @@ def label(key: str, attrs: Mapping[str, object]) -> str:
 
 
 def expected_widths(
-    models: Sequence[str], maxima: NDArray[np.float64], configured: NDArray[np.float64]
+    models: NDArray[np.intp], maxima: NDArray[np.float64], configured: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return the width each device should have, [rows]; NaN where nothing says so.
 
     In order: what the operator configured; the commonest maximum among devices of the same model (a card that
     trained at x8 at boot may report x8 as its maximum, its peers do not; of two equally common the wider); the
     device's own maximum.
+
+    Args:
+        models: [rows] a number per model, NO_MODEL where the node did not say.
+        maxima: [rows] the devices' own maxima, lanes.
+        configured: [rows] the operator's, NaN where there is none.
     """
-    peers: dict[str, Counter[float]] = {}
-    for name, width in zip(models, maxima.tolist(), strict=True):
-        if name and width == width:
-            peers.setdefault(name, Counter())[width] += 1
-    common = {
-        name: max(counts, key=lambda width: (counts[width], width)) for name, counts in peers.items()
-    }
-    peer = np.array([common.get(name, np.nan) if name else np.nan for name in models], dtype=float)
+    peer = np.full(maxima.shape, np.nan)
+    told = np.flatnonzero((models != NO_MODEL) & ~np.isnan(maxima))
+    if len(told):
+        # Lane counts end at 32, so model and width make one number, wider ones later.
+        pairs, counts = np.unique(models[told] * 64 + maxima[told].astype(np.intp), return_counts=True)
+        best = np.lexsort((pairs, counts, pairs // 64))
+        last = np.flatnonzero(np.diff(pairs[best] // 64, append=-1))
+        common = np.full(int(models.max()) + 1, np.nan)
+        common[pairs[best[last]] // 64] = pairs[best[last]] % 64
+        peer = np.where(models != NO_MODEL, common[models], np.nan)
     out = np.where(np.isnan(peer), maxima, peer)
     return np.where(np.isnan(configured), out, configured)
 
@@ -137,12 +145,13 @@ def merge(t: Columns, gpu: Columns, join: NDArray[np.intp]) -> None:
         ("width_lanes", "sysfs_width_lanes", "pcie_width_lanes", np.fmin),
         ("width_max_lanes", "sysfs_width_max_lanes", "pcie_width_max_lanes", np.fmax),
     ):
-        known = t.col(sysfs)
+        known = _lanes(t.col(sysfs))
         if len(gpu):
-            known = choose(known, np.where(join != NO_ROW, gpu.col(nvml)[join], np.nan))
+            known = choose(known, np.where(join != NO_ROW, _lanes(gpu.col(nvml))[join], np.nan))
         number = t.spec.index[name]
         t.values[number] = known
         t.why[number] = np.where(np.isnan(known), t.why_of(sysfs), Why.KNOWN)
+        t.why[number][np.isnan(known) & ~np.isnan(t.col(sysfs))] = Why.OUT_OF_RANGE
     if not len(gpu):
         return
     # Where sysfs does not show the device, NVML's generations say what a lane carries.
@@ -153,6 +162,11 @@ def merge(t: Columns, gpu: Columns, join: NDArray[np.intp]) -> None:
         known = _SPEED_OF[np.nan_to_num(generations).astype(np.intp)][join]
         t.values[number] = np.where(fill, known, t.values[number])
         t.why[number][fill & ~np.isnan(known)] = Why.KNOWN
+
+
+def _lanes(width: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A number that is no lane count is unknown."""
+    return np.where(np.isin(width, _LANE_COUNTS), width, np.nan)
 
 
 def derive(

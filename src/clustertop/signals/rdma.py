@@ -81,12 +81,11 @@ _STATE = (
     Metric("rate_text", "", "rate as the port says it", "rate", kind="state", lo=_RATE_CODE,
            hi=_RATE_CODE + MOST_RATES, parse=rate_code, words=RATE_TEXTS, source=_ABI),
 )
-_SHOWN = ("transmit_bytes_per_second", "receive_bytes_per_second", "transmit_packets_per_second",
-          "receive_packets_per_second")
+_SHOWN = ("transmit_bytes_per_second", "receive_bytes_per_second")
+"""Rates whose last minutes are kept."""
 _DERIVED = (
-    Metric("hw_transmit_bytes_per_second", "B/s", "sent, by the driver's own counters", kind="derived", history=True),
-    Metric("hw_receive_bytes_per_second", "B/s", "received, by the driver's own counters", kind="derived",
-           history=True),
+    Metric("hw_transmit_bytes_per_second", "B/s", "sent, by the driver's own counters", kind="derived"),
+    Metric("hw_receive_bytes_per_second", "B/s", "received, by the driver's own counters", kind="derived"),
     Metric("rate_bits_per_second", "b/s", "signalling rate; of a port that is down it means nothing", kind="derived",
            lo=1e9, hi=1e13, source=_ABI, label="rate"),
     Metric("lanes", "", "lanes in use", kind="derived", source=_ABI),

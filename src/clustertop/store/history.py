@@ -75,7 +75,9 @@ class History:
         self._positions: dict[tuple[str, str], int] = {}
         self._last = float("-inf")
         for spec in specs:
-            columns = tuple(number for number, metric in enumerate(spec.metrics) if metric.history)
+            # Of a counter the rate is kept, not the total.
+            columns = tuple(
+                number for number, metric in enumerate(spec.metrics) if metric.history and metric.kind != "counter")
             self._rings[spec.name] = Ring(columns, SAMPLES)
             for position, number in enumerate(columns):
                 self._positions[spec.name, spec.metrics[number].name] = position

@@ -29,12 +29,14 @@ class PciePaths:
         expect: Callable[[NodeInfo, str, Mapping[str, Attr]], float | None],
     ) -> None:
         self._table, self._gpus, self._nodes, self._expect = table, gpus, nodes, expect
+        self._capacity = 0
         self._chain = np.empty((pcie.MAX_HOPS, 0), np.intp)
         self._join = np.empty(0, np.intp)
         self._endpoint = np.empty(0, np.bool_)
         self._gpu = np.empty(0, np.bool_)
         self._configured = np.empty(0)
-        self._model: list[str] = []
+        self._model = np.empty(0, np.intp)
+        self._models: dict[str, int] = {}
         self._expected = np.empty(0)
         self._seen: NDArray[np.float64] = np.empty(0)
 
@@ -66,7 +68,8 @@ class PciePaths:
             self._join[row] = pcie.NO_ROW if gpu is None else gpu
             self._endpoint[row] = kind in {"gpu", "nic", "nvme"} and not attrs.get("physfn")
             self._gpu[row] = kind == "gpu"
-            self._model[row] = pcie.model(attrs)
+            model = pcie.model(attrs)
+            self._model[row] = self._models.setdefault(model, len(self._models)) if model else pcie.NO_MODEL
             width = self._expect(node, key, attrs)
             self._configured[row] = np.nan if width is None else width
             if gpu is not None:
@@ -74,32 +77,35 @@ class PciePaths:
         self._seen = np.empty(0)
 
     def _grow(self, rows: int) -> None:
-        more = rows - self._join.size
-        if more > 0:
-            self._chain = np.concatenate([self._chain, np.full((pcie.MAX_HOPS, more), pcie.NO_ROW, np.intp)], axis=1)
-            self._join = np.concatenate([self._join, np.full(more, pcie.NO_ROW, np.intp)])
-            self._endpoint = np.concatenate([self._endpoint, np.zeros(more, np.bool_)])
-            self._gpu = np.concatenate([self._gpu, np.zeros(more, np.bool_)])
-            self._configured = np.concatenate([self._configured, np.full(more, np.nan)])
-            self._model += [""] * more
+        old = self._capacity
+        if rows <= old:
+            return
+        self._capacity = max(rows, 2 * old, 64)
+        for name, fill in (("_chain", pcie.NO_ROW), ("_join", pcie.NO_ROW), ("_endpoint", False), ("_gpu", False),
+                           ("_configured", np.nan), ("_model", pcie.NO_MODEL)):
+            place = getattr(self, name)
+            new = np.full((*place.shape[:-1], self._capacity), fill, place.dtype)
+            new[..., :old] = place
+            setattr(self, name, new)
 
     def derive(self) -> None:
         """Fill the derived columns of the PCIe table."""
         table = self._table
         self._grow(table.rows)
-        columns = table.columns
-        mine = np.flatnonzero(self._join != pcie.NO_ROW)
+        columns, rows = table.columns, slice(0, table.rows)
+        join = self._join[rows]
+        mine = np.flatnonzero(join != pcie.NO_ROW)
         if len(mine):
-            theirs = self._join[mine]
+            theirs = join[mine]
             table.read_at[mine] = np.fmax(table.read_at[mine], self._gpus.read_at[theirs])
             table.other_reads[mine] = self._gpus.reads[theirs]
             table.interval[mine] = np.fmax(table.interval[mine], self._gpus.interval[theirs])
-        pcie.merge(columns, self._gpus.columns, self._join)
+        pcie.merge(columns, self._gpus.columns, join)
         maxima = columns.col("width_max_lanes")
         if not np.array_equal(maxima, self._seen, equal_nan=True):
             self._seen = maxima.copy()
-            self._expected = pcie.expected_widths(self._model, maxima, self._configured)
-        pcie.derive(columns, self._chain, self._expected, self._endpoint, self._gpu)
+            self._expected = pcie.expected_widths(self._model[rows], maxima, self._configured[rows])
+        pcie.derive(columns, self._chain[:, rows], self._expected, self._endpoint[rows], self._gpu[rows])
 
 
 def _short(key: str) -> str:

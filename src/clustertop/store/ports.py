@@ -47,6 +47,9 @@ class Ports:
         self._columns = np.array([spec.index[name] for name in names], np.intp)
         self._limits = np.array([spec.metric(name).saturation for name in names])[:, None]
         self._narrow = [(spec.index[name], (2.0**32 - 1) * spec.metric(name).scale) for name in NARROW]
+        # What is only shown stops at its end as well.
+        self._narrow += [(spec.index[metric.name], metric.saturation) for metric in spec.metrics
+                         if metric.bits and metric.name not in names]
         self._downs = places(*_LINK_DOWNS)
         self._minute = Window(3, MINUTE_SECONDS, 60)
         self._windows = [Window(1, seconds, slots) for _, _, seconds, slots in _PACES]

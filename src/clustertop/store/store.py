@@ -37,6 +37,7 @@ _NOT_READ = frozenset({"error", "released"})
 """States of a group in which no row is to blame for having no values."""
 _GROUP_COLUMNS = tuple(host.GROUP.index[name] for name in (
     "group_state", "hung", "failed", "interval_seconds", "reading_seconds"))
+_READING_SECONDS = host.GROUP.index["reading_seconds"]
 _KEEP = {
     "node": tuple(
         metric.name for metric in host.NODE.metrics if not metric.raw and metric.name not in host.OF_HOST),
@@ -66,7 +67,7 @@ class _Node:
         self.boot: Attr = None
         self.numbers: dict[str, int] = {}
         self.group_rows: dict[str, int] = {}
-        self.told: dict[str, tuple[int, str, float, str, str]] = {}
+        self.told: dict[str, tuple[str, float, str, str]] = {}
         self.probe_cpu: tuple[float, float] | None = None
 
 
@@ -183,15 +184,16 @@ class Store:
             node.group_rows[name] = row
         if not node.interval <= part.iv:
             node.interval = part.iv
-        told = (part.n, part.st, part.iv, part.w, part.e)
         if part.st == "off":
             read_at = node.frame_at
         if part.st != "wait":
             groups.read_at[row] = read_at
-        if told == node.told.get(name):
-            return
         if part.n != node.numbers.get(name):
             groups.reads[row] += 1
+            groups.values[_READING_SECONDS, row] = part.ms / 1000
+        told = (part.st, part.iv, part.w, part.e)
+        if told == node.told.get(name):
+            return
         node.told[name] = told
         state = host.GROUP_STATES.get(part.st, host.ERROR)
         said = clean(part.w if state == host.HUNG else part.e, 160)
@@ -210,8 +212,7 @@ class Store:
                 and layout.names == part.c):
             table.ingest_same(number, sequence, part)
             return
-        rows = [Row(clean(row.k, 128), {clean(key, 40): _attr(value) for key, value in row.a.items()})
-                for row in part.r or ()]
+        rows = [_clean_row(row) for row in part.r or ()]
         if table.spec.name == "node":
             rows = [Row("", {"name": self.nodes[number].name}) for _ in rows[:1]]
         elif table.spec.name == "gpu":
@@ -271,7 +272,7 @@ class Store:
 
     def _failed(self, table: Table, group: str) -> np.ndarray:
         """[rows] whether the group that feeds them reports an error as a whole: then no row is to blame."""
-        failed = np.array([(told := node.told.get(group)) is not None and told[1] in _NOT_READ for node in self._nodes])
+        failed = np.array([(told := node.told.get(group)) is not None and told[0] in _NOT_READ for node in self._nodes])
         return failed[table.node[: table.rows]]
 
     def _flags(self, name: str, test: Callable[[Mapping[str, Attr]], bool]) -> np.ndarray:
@@ -376,6 +377,12 @@ def _unclassified(rows: list[Row], part: TablePart, table: Table) -> list[Row]:
              for number in range(len(rows))]
     return [Row(row.k, {**row.a, "unclassified": mine[:32]}) if mine else row
             for row, mine in zip(rows, names, strict=True)]
+
+
+def _clean_row(row: Row) -> Row:
+    """A row fit to be shown; what was clean already is shared with what was sent, not held twice."""
+    attrs = {clean(key, 40): _attr(value) for key, value in row.a.items()}
+    return Row(clean(row.k, 128), row.a if attrs == row.a else attrs)
 
 
 def _attr(value: Attr) -> Attr:

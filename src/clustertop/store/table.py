@@ -350,7 +350,8 @@ class Table:
         self._gather()
         rows, sent = slice(0, self.rows), slice(0, self._sent)
         values, why = self.values[sent, rows], self.why[sent, rows]
-        np.multiply(self.raw[sent, rows], self._times[sent], out=values)
+        with np.errstate(over="ignore"):  # a node may send any number; what overflows is out of range
+            np.multiply(self.raw[sent, rows], self._times[sent], out=values)
         np.divide(values, self._over[sent], out=values)
         np.copyto(why, self.raw_why[sent, rows])
         out = values < self._lo[sent]
@@ -385,6 +386,9 @@ class Table:
         self.growth[:, rows] = np.where(np.isnan(now), np.nan, 0.0)
         for position in np.flatnonzero(busy).tolist():
             growth, why = counters_module.increase(last[position], now[position], self._saturation[position])
+            unread = np.isnan(now[position])
+            if unread.any():
+                why[unread] = self.why[position, rows][unread]
             if backwards:
                 again = seconds[position] <= 0
                 growth[again] = np.nan

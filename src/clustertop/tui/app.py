@@ -68,6 +68,7 @@ class ConsoleApp(Acting):
     #filter:focus { border: none; }
     #legend, #pcie-head, #rdma-head { background: $background; }
     #fleet-line { background: $panel; }
+    #fleet-worst { background: $background; }
     Palette #--input, Palette #--input.--list-visible, Palette CommandList { border: blank; }
     Palette LoadingIndicator, Palette LoadingIndicator.--visible { display: none; }
     """
@@ -104,7 +105,6 @@ class ConsoleApp(Acting):
         self._back = ["fleet"]
         self._mouse = mouse
         self._least = max(refresh_seconds, LOOK_SECONDS)
-        self._drawn_at = float("-inf")
         self._new_at = time.monotonic()
         self._said: tuple[str, float] = ("", 0.0)
         self._tty = False
@@ -143,11 +143,13 @@ class ConsoleApp(Acting):
             self.exit(129)
             return
         newest = self.source.snapshot
-        # Half a look's grace, or a refresh of 1 s would fall on every fifth look.
-        due = self.paused_at is None and now - self._drawn_at >= self._least - LOOK_SECONDS / 2
-        if due and newest is not None and (
-                self.snapshot is None or newest.view.generation != self.snapshot.view.generation):
-            self._drawn_at = self._new_at = now
+        shown = self.snapshot
+        # Counted between the moments shown, not between drawings: else a moment that comes right after a drawing
+        # waits for the next one, and so does every moment after it. Half a look's grace against jitter.
+        if self.paused_at is None and newest is not None and (
+                shown is None or (newest.view.generation != shown.view.generation
+                and newest.view.at - shown.view.at >= self._least - LOOK_SECONDS / 2)):
+            self._new_at = now
             self.snapshot = newest
         self.draw_bars()
 
@@ -310,8 +312,7 @@ class ConsoleApp(Acting):
 
 async def run_console(
     source: Source, *, theme: str = theme.DEFAULT, refresh_seconds: float = 1.0,
-    ascii: bool | None = None,  # noqa: A002
-    mouse: bool = True,
+    ascii: bool | None = None, mouse: bool = True,  # noqa: A002
 ) -> int:
     """Run the console over *source* until the operator leaves; returns the exit status.
 
@@ -325,8 +326,9 @@ async def run_console(
         ascii: draw in ASCII only; None: where the locale is not UTF-8.
         mouse: report the mouse.
     """
-    app = ConsoleApp(source, theme_name=theme, refresh_seconds=refresh_seconds, ascii_only=not utf8_locale() if ascii is None else ascii,
-                     mouse=mouse)
+    app = ConsoleApp(
+        source, theme_name=theme, refresh_seconds=refresh_seconds,
+        ascii_only=not utf8_locale() if ascii is None else ascii, mouse=mouse)
     with terminal.Guard(app.exit) as guard:
         result = await app.run_async(mouse=mouse)
         guard.left()

@@ -6,9 +6,11 @@ because a shell may read ahead on its stdin and would swallow what belongs to th
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib.util
 import json
+import re
 import secrets
 import zlib
 from importlib import resources
@@ -143,8 +145,36 @@ def probe_body() -> bytes:
     modules = list(_sources(resources.files("clustertop.probe"), PACKAGE))
     pynvml = _pynvml_source()
     if pynvml is not None:
-        modules.append(("pynvml", pynvml))
+        used = re.findall(r"\bnvml\w+|\bNVML\w+", "\n".join(source for _, source in modules))
+        modules.append(("pynvml", cut(pynvml, used)))
     return pack(modules)
+
+
+def cut(source: str, used: Iterable[str]) -> str:
+    """Return *source*, a module, without the functions and classes that neither *used* nor what is kept names.
+
+    Reading and compiling the whole of pynvml is most of what a starting probe costs its node.
+    """
+    body = ast.parse(source).body
+    defined = {node.name: node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    todo = [name for name in used if name in defined]
+    todo += [name for node in body if node not in defined.values() for name in _names(node)]
+    kept: set[str] = set()
+    while todo:
+        name = todo.pop()
+        if name in defined and name not in kept:
+            kept.add(name)
+            todo += _names(defined[name])
+    lines = source.splitlines(keepends=True)
+    for name, node in defined.items():
+        if name not in kept:
+            first = min([node.lineno, *(mark.lineno for mark in node.decorator_list)])
+            lines[first - 1 : node.end_lineno] = [""] * ((node.end_lineno or first) - first + 1)
+    return "".join(lines)
+
+
+def _names(node: ast.AST) -> list[str]:
+    return [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
 
 
 def pack(modules: Iterable[tuple[str, str]]) -> bytes:

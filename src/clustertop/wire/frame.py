@@ -110,14 +110,18 @@ def decode(payload: bytes) -> Frame:
         raise FrameError(f"frame version {frame.v}; this console reads {VERSION}")
     for group, part in frame.g.items():
         for name, table in part.tb.items():
-            _check(f"{clean(group, 40)}.{clean(name, 40)}", table)
+            wrong = _wrong(table)
+            if wrong:
+                raise FrameError(f"{clean(group, 40)}.{clean(name, 40)}: {wrong}")
     return frame
 
 
-def _check(name: str, table: TablePart) -> None:
+def _wrong(table: TablePart) -> str:
+    """What is wrong with a table's part; empty if nothing is."""
     if len(table.j) != len(table.s):
-        raise FrameError(f"{name}: {len(table.j)} text cells but {len(table.s)} texts")
+        return f"{len(table.j)} text cells but {len(table.s)} texts"
     if len(table.i) % 2:
-        raise FrameError(f"{name}: a run without a length")
+        return "a run without a length"
     if table.r is not None and (len(table.r) > MAX_ROWS or len(table.c or ()) > MAX_COLUMNS):
-        raise FrameError(f"{name}: more than {MAX_ROWS} rows or {MAX_COLUMNS} columns")
+        return f"more than {MAX_ROWS} rows or {MAX_COLUMNS} columns"
+    return ""

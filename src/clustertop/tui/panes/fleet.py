@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from clustertop.quantity import duration
 from clustertop.tui.cells import severity
 from clustertop.tui.heat import HEATS
 from clustertop.tui.panes.base import Pane
@@ -19,8 +20,12 @@ if TYPE_CHECKING:
     from clustertop.tui.widgets.table import Document, Table
 
 
+MOST_WORST, LEAST_TALL = 6, 14
+"""Most alerts below the map, and the height of the pane below which the map needs all of it."""
+
+
 class FleetPane(Pane):
-    """The map, its legend, and one line on the node under the cursor."""
+    """The map, its legend, the worst alerts, and one line on the node under the cursor."""
 
     TITLE: ClassVar[str] = "Fleet"
 
@@ -28,14 +33,18 @@ class FleetPane(Pane):
         super().__init__(look, id=id)
         self.legend = Bar(look, id="legend")
         self.map = HeatMap(look, id="map")
+        self.worst = Bar(look, id="fleet-worst")
         self.line = Bar(look, id="fleet-line")
+        self.worst.display = False
+        self.worst.remake = self.draw_worst
         self.legend.remake = self.draw_legend
         self.line.remake = self.draw_line
 
     def compose(self) -> ComposeResult:
-        """Legend above, the map, the node's line below."""
+        """Legend above, the map, the worst alerts and the node's line below."""
         yield self.legend
         yield self.map
+        yield self.worst
         yield self.line
 
     def parts(self) -> list[HeatMap | Table[Picture] | Document]:
@@ -48,7 +57,29 @@ class FleetPane(Pane):
             return
         self.map.show(self.picture)
         self.draw_legend()
+        self.draw_worst()
         self.draw_line()
+
+    def draw_worst(self) -> None:
+        """The worst alerts, as many as a fifth of the height holds."""
+        if self.picture is None:
+            return
+        alerts, tall = self.picture.snapshot.alerts, self.size.height
+        room = min(max(tall // 5, 1), MOST_WORST) if tall >= LEAST_TALL else 0
+        shown = alerts[: room if len(alerts) <= room else room - 1]
+        glyphs, now = self.look.glyphs, self.picture.view.at
+        lines: list[Line] = []
+        for alert in shown:
+            word, style = severity(glyphs, alert.severity)
+            named = not alert.thing.key or alert.thing.table == "group" or alert.message.startswith(alert.thing.label)
+            what = glyphs.plain(alert.message if named else f"{alert.thing.label}: {alert.message}")
+            head = f" {word:<8}{duration(now - alert.since):>7}  "
+            node = f"{glyphs.plain(alert.thing.node)}  "
+            left = self.worst.wide - _cells(head) - _cells(node)
+            lines.append(((head, style), (node, "title"), (glyphs.fit(what, max(left, 0)), "text")))
+        if len(shown) < len(alerts) and room:
+            lines.append(((f" and {len(alerts) - len(shown)} more on screen 2", "muted"),))
+        self.worst.put(lines)
 
     def draw_legend(self) -> None:
         """What the tiles mean."""

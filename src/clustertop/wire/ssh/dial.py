@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from clustertop.wire.transport import PollSettings
 
+_DEFAULTS = str(Path(__file__).with_name("ssh_config"))
 JUMP_REST_SECONDS = 1.0
 """A jump host that just failed is not tried again for this long, however many nodes are behind it."""
 REFUSED = frozenset({LinkState.AUTH_FAILED, LinkState.HOST_KEY_UNKNOWN, LinkState.HOST_KEY_CHANGED})
@@ -172,7 +173,7 @@ class Dialer:
                     route.target,
                     route.port,
                     username=route.user,
-                    config=list(route.configs),
+                    config=[*route.configs, _DEFAULTS],
                     sock=sock,
                     tunnel=tunnel,
                     client_factory=lambda: owner,

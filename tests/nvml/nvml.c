@@ -3,6 +3,7 @@
  * scenario file named by CLUSTERTOP_TEST_NVML. The file is read again at every call that finds it changed.
  *
  *   init 18                      error code of nvmlInit
+ *   init_ms 700                  how long that takes
  *   driver 550.90.07             words of the driver, cuda 12040
  *   count 8                      devices; count_error 999
  *   all power_mw 412000          a value of every device
@@ -11,10 +12,18 @@
  *   5 lost                       every call on device 5 answers 15, and so does its handle
  *   2 hang nvmlDeviceGetPowerUsage   that call does not return while this line is there
  *   without nvmlDeviceGetRemappedRows   the driver answers 13 (Function Not Found) for it
+ *   3 field_52 7                 value of a field of GetFieldValues; 3 field_52_error 3: the error of that field
+ *   all nvlink_links 18          links; 3 nvlink_down 2: the last two of them are down
+ *   2 mig_instances 3            with mig_profile 1g.10gb and mig_memory 10200547328
+ *   event 3 79                   an Xid event of GPU 3, given once; event_error 15: what the wait answers
+ *   2 process 4242 1073741824    a process that computes on GPU 2, and its memory
+ *   device_file PATH             held open from init to shutdown, as the driver's devices are
+ *   hang_events 1                a wait for events does not return while this line is there
  *
  * Calls are counted by function into CLUSTERTOP_TEST_NVML with ".calls" added, written at every shutdown and at
  * every nvmlDeviceGetCount.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +47,9 @@ static struct timespec read_at;
 static off_t read_size = -1;
 static ino_t read_inode;
 static int running;
-static struct { int index; } devices[MAX_GPUS];
+static struct device { int index, slot; } devices[MAX_GPUS], parts[MAX_GPUS][16];
+static int device_file = -1;
+static int given; /* events */
 static struct { char name[64]; unsigned long calls; } counts[128];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -193,7 +204,12 @@ nvmlReturn_t nvmlInitWithFlags(unsigned flags) {
     running++;
     code = enter(-2, __func__);
     if (!code) code = get(-2, "init", 0);
+    if (get(-2, "init_ms", 0)) usleep((useconds_t)(1000 * get(-2, "init_ms", 0)));
     if (code) running--;
+    pthread_mutex_lock(&lock);
+    if (!code && device_file < 0 && find(-2, "device_file"))
+        device_file = open(find(-2, "device_file"), O_RDONLY | O_CLOEXEC);
+    pthread_mutex_unlock(&lock);
     return (nvmlReturn_t)code;
 }
 
@@ -203,6 +219,10 @@ nvmlReturn_t nvmlShutdown(void) {
     save();
     pthread_mutex_unlock(&lock);
     if (running > 0) running--;
+    if (!running && device_file >= 0) {
+        close(device_file);
+        device_file = -1;
+    }
     return code;
 }
 
@@ -256,6 +276,12 @@ nvmlReturn_t nvmlDeviceGetUUID(void *device, char *out, unsigned length) {
 
 nvmlReturn_t nvmlDeviceGetName(void *device, char *out, unsigned length) {
     ENTER(GPU(device));
+    if (((struct device *)device)->slot) {
+        char profile[64];
+        words(GPU(device), "mig_profile", "1g.10gb", profile, sizeof profile);
+        snprintf(out, length, "NVIDIA H100 80GB HBM3 MIG %s", profile);
+        return 0;
+    }
     words(GPU(device), "name", "NVIDIA H100 80GB HBM3", out, length);
     return 0;
 }
@@ -296,6 +322,11 @@ typedef struct { u64 total, free, used; } nvmlMemory_t;
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(void *device, nvmlMemory_t *out) {
     ENTER(GPU(device));
+    if (((struct device *)device)->slot) {
+        out->total = get(GPU(device), "mig_memory", 10200547328ULL);
+        out->used = out->free = 0;
+        return 0;
+    }
     out->total = get(GPU(device), "mem_total", 85520809984ULL);
     out->used = get(GPU(device), "mem_used", 61203283968ULL);
     out->free = out->total - out->used;
@@ -328,6 +359,155 @@ UINT(nvmlDeviceGetGpuMaxPcieLinkGeneration, "pcie_gen_devmax", 5)
 UINT(nvmlDeviceGetMaxPcieLinkWidth, "pcie_width_max", 16)
 UINT(nvmlDeviceGetPcieReplayCounter, "pcie_replays", 0)
 UINT(nvmlDeviceGetPersistenceMode, "persistence", 1)
+UINT(nvmlDeviceGetFanSpeed, "fan", 40)
+UINT(nvmlDeviceGetMaxMigDeviceCount, "mig_max", 7)
+
+#define TEXT(function, key, otherwise) \
+    nvmlReturn_t function(void *device, char *out, unsigned length) { \
+        ENTER(GPU(device)); \
+        words(GPU(device), key, otherwise, out, length); \
+        return 0; \
+    }
+
+TEXT(nvmlDeviceGetBoardPartNumber, "part", "692-2G520-0200-000")
+TEXT(nvmlDeviceGetVbiosVersion, "vbios", "96.00.74.00.01")
+
+nvmlReturn_t nvmlDeviceGetNvLinkState(void *device, unsigned link, unsigned *out) {
+    u64 links;
+    ENTER(GPU(device));
+    links = get(GPU(device), "nvlink_links", 18);
+    if (!links) return 3;
+    if (link >= links) return 2;
+    *out = link < links - get(GPU(device), "nvlink_down", 0);
+    return 0;
+}
+
+nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned slot, void **out) {
+    int gpu = GPU(device);
+    ENTER(gpu);
+    if (slot >= 15) return 2;
+    if (slot >= get(gpu, "mig_instances", 0)) return 6;
+    parts[gpu][slot].index = gpu;
+    parts[gpu][slot].slot = (int)slot + 1;
+    *out = &parts[gpu][slot];
+    return 0;
+}
+
+typedef struct { unsigned pid; u64 used; unsigned gpu_instance, compute_instance; } nvmlProcessInfo_t;
+
+static nvmlReturn_t processes(int gpu, unsigned *count, nvmlProcessInfo_t *out) {
+    unsigned room = *count, found = 0;
+    int at;
+    pthread_mutex_lock(&lock);
+    for (at = 0; at < line_count; at++) {
+        unsigned pid;
+        u64 used;
+        if (lines[at].gpu != gpu || strcmp(lines[at].key, "process") != 0) continue;
+        if (sscanf(lines[at].value, "%u %llu", &pid, &used) != 2) continue;
+        if (found < room && out) {
+            out[found].pid = pid;
+            out[found].used = used;
+            out[found].gpu_instance = out[found].compute_instance = 0xFFFFFFFF;
+        }
+        found++;
+    }
+    pthread_mutex_unlock(&lock);
+    *count = found;
+    return found > room ? 7 : 0;
+}
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, nvmlProcessInfo_t *out) {
+    ENTER(GPU(device));
+    return processes(GPU(device), count, out);
+}
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(void *device, unsigned *count, nvmlProcessInfo_t *out) {
+    ENTER(GPU(device));
+    return processes(GPU(device), count, out);
+}
+
+typedef struct { void *device; u64 type, data; unsigned gpu_instance, compute_instance; } nvmlEventData_t;
+
+static int events(int number, int *gpu, unsigned *code) {
+    int at, found = 0;
+    for (at = 0; at < line_count; at++)
+        if (lines[at].gpu == -2 && strcmp(lines[at].key, "event") == 0 && ++found == number)
+            sscanf(lines[at].value, "%d %u", gpu, code);
+    return found;
+}
+
+nvmlReturn_t nvmlEventSetCreate(void **out) {
+    ENTER(-2);
+    *out = &given;
+    return 0;
+}
+
+nvmlReturn_t nvmlEventSetFree(void *set) {
+    (void)set;
+    ENTER(-2);
+    return 0;
+}
+
+nvmlReturn_t nvmlDeviceRegisterEvents(void *device, u64 types, void *set) {
+    int gpu;
+    unsigned code;
+    (void)set;
+    ENTER(GPU(device));
+    if (types != 8) return 2;
+    pthread_mutex_lock(&lock);
+    if (given == 0) given = events(0, &gpu, &code); /* what came before is not given */
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+nvmlReturn_t nvmlEventSetWait_v2(void *set, nvmlEventData_t *out, unsigned timeout) {
+    struct timespec pause = {0, 70000000};
+    unsigned waited, code = 0;
+    int gpu = 0;
+    (void)set;
+    ENTER(-2);
+    for (waited = 0; waited < timeout || get(-2, "hang_events", 0); waited += 70) {
+        u64 error;
+        pthread_mutex_lock(&lock);
+        load();
+        if (events(given + 1, &gpu, &code) > given) {
+            given++;
+            pthread_mutex_unlock(&lock);
+            memset(out, 0, sizeof *out);
+            out->device = &devices[gpu];
+            out->type = 8;
+            out->data = code;
+            return 0;
+        }
+        pthread_mutex_unlock(&lock);
+        error = get(-2, "event_error", 0);
+        if (error) return (nvmlReturn_t)error;
+        nanosleep(&pause, NULL);
+    }
+    return 10;
+}
+
+/* What must never be called: profiling, sampling, GPM, accounting, and whatever changes a setting. */
+#define FORBIDDEN(function) \
+    nvmlReturn_t function(void) { \
+        enter(-2, __func__); \
+        return 4; \
+    }
+
+FORBIDDEN(nvmlGpmSampleAlloc)
+FORBIDDEN(nvmlGpmSampleGet)
+FORBIDDEN(nvmlGpmMetricsGet)
+FORBIDDEN(nvmlGpmQueryDeviceSupport)
+FORBIDDEN(nvmlGpmSetStreamingEnabled)
+FORBIDDEN(nvmlDeviceGetSamples)
+FORBIDDEN(nvmlDeviceGetPcieThroughput)
+FORBIDDEN(nvmlDeviceGetProcessUtilization)
+FORBIDDEN(nvmlDeviceGetAccountingStats)
+FORBIDDEN(nvmlDeviceGetGraphicsRunningProcesses_v3)
+FORBIDDEN(nvmlDeviceSetPersistenceMode)
+FORBIDDEN(nvmlDeviceSetNvLinkUtilizationControl)
+FORBIDDEN(nvmlDeviceResetNvLinkErrorCounters)
+FORBIDDEN(nvmlDeviceClearEccErrorCounts)
 
 nvmlReturn_t nvmlDeviceGetTemperature(void *device, int sensor, unsigned *out) {
     ENTER(GPU(device));
@@ -410,10 +590,18 @@ nvmlReturn_t nvmlDeviceGetFieldValues(void *device, int count, nvmlFieldValue_t 
     int at;
     ENTER(GPU(device));
     for (at = 0; at < count; at++) {
-        values[at].valueType = 1;
-        values[at].nvmlReturn = values[at].fieldId == 82 ? (nvmlReturn_t)get(GPU(device), "temp_mem_error", 0) : 3;
-        values[at].value.ull = 0;
-        values[at].value.u = (unsigned)get(GPU(device), "temp_mem", 74);
+        unsigned id = values[at].fieldId;
+        int pages = id >= 29 && id <= 31; /* an H100 remaps rows, it does not retire pages */
+        char key[32], error[40];
+        snprintf(key, sizeof key, "field_%u", id);
+        snprintf(error, sizeof error, "field_%u_error", id);
+        if (id == 82) strcpy(key, "temp_mem"), strcpy(error, "temp_mem_error");
+        values[at].valueType = id == 82 || id == 186 || pages ? 1 : 3;
+        values[at].nvmlReturn = (nvmlReturn_t)get(GPU(device), error, pages ? 3 : 0);
+        values[at].value.ull = get(GPU(device), key, id == 82 ? 74 : id == 186 ? 498000 : 0);
+        pthread_mutex_lock(&lock);
+        if (find(GPU(device), key)) values[at].nvmlReturn = (nvmlReturn_t)number(GPU(device), error, 0);
+        pthread_mutex_unlock(&lock);
     }
     return 0;
 }

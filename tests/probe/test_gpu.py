@@ -8,7 +8,8 @@ import pynvml
 import pytest
 
 import trees
-from clustertop.probe import gpu
+from clustertop.probe import gpu_fields as gpu
+from clustertop.probe import xid
 from nvml_lib import Scenario
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def test_eight_gpus_with_every_column(watch: Callable[..., Run]) -> None:
     assert values.rows["gpu"] == [key(index) for index in range(8)]
     assert values.attrs["gpu"][key(3)] == {
         "index": 3, "uuid": key(3), "pci": "00000000:4A:00.0", "name": "NVIDIA H100 80GB HBM3",
-        "serial": "1650023000003", "minor": 3,
+        "serial": "1650023000003", "minor": 3, "part": "692-2G520-0200-000", "vbios": "96.00.74.00.01",
     }  # fmt: skip
     got = {column: values.cell("gpu", key(3), column) for column in values.columns["gpu"]}
     assert got == {
@@ -61,10 +62,15 @@ def test_eight_gpus_with_every_column(watch: Callable[..., Run]) -> None:
         "temp_slowdown": 87, "temp_shutdown": 92, "temp_mem_max": 95, "pcie_gen_max": 5, "pcie_gen_devmax": 5,
         "pcie_width_max": 16, "sm_mhz_max": 1980, "bar1_total": 137438953472, "persistence": 1, "mig": 0,
         "ecc_mode": 1, "remap_cor": 0, "remap_unc": 0, "remap_pending": 0, "remap_failed": 0,
+        "power_instant_mw": 498000, "nvlink_crc_flit": 0, "nvlink_crc_data": 0, "nvlink_replays": 0,
+        "nvlink_recoveries": 0, "ecc_cor_all": 0, "ecc_unc_all": 0, "retired_cor": "!Not Supported",
+        "retired_unc": "!Not Supported", "retired_pending": "!Not Supported", "fan": 40, "nvlink_links": 18,
+        "nvlink_up": 18, "mig_instances": 0, "xid": 0, "xid_time": None, "xid_count": 0, "xids": "=",
     }  # fmt: skip
     assert values.facts["driver"] == "550.90.07"
     assert values.facts["cuda"] == "12.4"
     assert values.facts["nvml"] == "12.550.90.07"
+    assert values.facts["xid"] == "NVML events"
 
 
 def test_one_lost_gpu_costs_its_own_row(watch: Callable[..., Run], scenario: Scenario) -> None:
@@ -73,7 +79,8 @@ def test_one_lost_gpu_costs_its_own_row(watch: Callable[..., Run], scenario: Sce
     scenario.add("5 lost", "3 pcie_width 8", "all power_mw 300000")
     values = run.until(lambda values: power(values, 5) == "!GPU is lost" and power(values, 7) == 300000)
     assert values.rows["gpu"] == [key(index) for index in range(8)], "it keeps its name"
-    assert all(values.cell("gpu", key(5), column) == "!GPU is lost" for column in values.columns["gpu"])
+    read = [column for column in values.columns["gpu"] if not column.startswith("xid")]
+    assert all(values.cell("gpu", key(5), column) == "!GPU is lost" for column in read)
     assert values.cell("gpu", key(3), "pcie_width") == 8
     assert power(values, 4) == power(values, 6) == 300000
     assert values.frame is not None
@@ -223,3 +230,17 @@ def test_numbers_are_those_of_pynvml() -> None:
         pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
     )
     assert all(hasattr(pynvml, function) for spec in gpu.SPECS for function in spec[1])
+    assert gpu.FIELD_POWER_INSTANT == pynvml.NVML_FI_DEV_POWER_INSTANT
+    assert gpu.FIELD_NVLINK_CRC_FLIT == pynvml.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL
+    assert gpu.FIELD_NVLINK_CRC_DATA == pynvml.NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL
+    assert gpu.FIELD_NVLINK_REPLAY == pynvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL
+    assert gpu.FIELD_NVLINK_RECOVERY == pynvml.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL
+    assert gpu.FIELD_ECC_SBE_AGGREGATE == pynvml.NVML_FI_DEV_ECC_SBE_AGG_TOTAL
+    assert gpu.FIELD_ECC_DBE_AGGREGATE == pynvml.NVML_FI_DEV_ECC_DBE_AGG_TOTAL
+    assert gpu.FIELD_RETIRED_SBE == pynvml.NVML_FI_DEV_RETIRED_SBE
+    assert gpu.FIELD_RETIRED_DBE == pynvml.NVML_FI_DEV_RETIRED_DBE
+    assert gpu.FIELD_RETIRED_PENDING == pynvml.NVML_FI_DEV_RETIRED_PENDING
+    assert gpu.MAX_LINKS == pynvml.NVML_NVLINK_MAX_LINKS
+    assert (gpu.INVALID_ARGUMENT, gpu.NOT_FOUND) == (pynvml.NVML_ERROR_INVALID_ARGUMENT, pynvml.NVML_ERROR_NOT_FOUND)
+    assert pynvml.nvmlEventTypeXidCriticalError == xid.XID_CRITICAL_ERROR
+    assert xid.TIMEOUT == pynvml.NVML_ERROR_TIMEOUT

@@ -32,7 +32,9 @@ GPU_FIXED = (
     "mem_total", "mem_mhz", "pstate", "pcie_gen", "pcie_width", "pcie_replays", "ecc_cor", "ecc_unc", "power_limit_mw",
     "temp_slowdown", "temp_shutdown", "temp_mem_max", "pcie_gen_max", "pcie_gen_devmax", "pcie_width_max",
     "sm_mhz_max", "bar1_total", "persistence", "mig", "ecc_mode", "remap_cor", "remap_unc", "remap_pending",
-    "remap_failed",
+    "remap_failed", "power_instant_mw", "ecc_cor_all", "ecc_unc_all", "retired_cor", "retired_unc", "retired_pending",
+    "nvlink_links", "nvlink_up", "nvlink_crc_flit", "nvlink_crc_data", "nvlink_replays", "nvlink_recoveries", "fan",
+    "mig_instances", "xid", "xid_time", "xid_count", "xids",
 )  # fmt: skip
 GPU_COLUMNS = [*GPU_MOVING, *GPU_FIXED]
 PCIE_COLUMNS = ["cur_width", "max_width", "cur_speed", "max_speed", "aer_cor", "aer_nonfatal", "aer_fatal"]
@@ -160,8 +162,12 @@ def _gpus(machine: Machine, rng: random.Random, *, idle: bool) -> None:
         "ecc_cor": 0, "ecc_unc": 0, "power_limit_mw": 700_000, "temp_slowdown": SLOWDOWN_CELSIUS,
         "temp_shutdown": 92, "temp_mem_max": 95, "pcie_gen_max": 5, "pcie_gen_devmax": 5, "pcie_width_max": 16,
         "sm_mhz_max": SM_MHZ_MAX, "bar1_total": 137_438_953_472, "persistence": 1, "mig": 0, "ecc_mode": 1,
-        "remap_cor": 0, "remap_unc": 0, "remap_pending": 0, "remap_failed": 0,
+        "remap_cor": 0, "remap_unc": 0, "remap_pending": 0, "remap_failed": 0, "ecc_cor_all": 0, "ecc_unc_all": 0,
+        "nvlink_links": 18, "nvlink_up": 18, "nvlink_crc_flit": 0, "nvlink_crc_data": 0, "nvlink_replays": 0,
+        "nvlink_recoveries": 0, "mig_instances": 0, "xid": 0, "xid_time": None, "xid_count": 0, "xids": "",
     }  # fmt: skip
+    for column in ("power_instant_mw", "retired_cor", "retired_unc", "retired_pending", "fan"):
+        fixed[column] = Err("Not Supported")
     machine.gpu_fixed = [fixed[column] for column in GPU_FIXED for _ in range(GPUS)]
 
 

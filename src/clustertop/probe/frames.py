@@ -91,8 +91,8 @@ class Group(object):
     """One group's part of a frame: its last reading and its state.
 
     ``t``: the node's monotonic time of the reading, seconds. ``iv``: the interval in effect, seconds. ``ms``:
-    what the reading took. ``st``: ``ok``, ``hung``, ``error``, ``off`` or ``wait``. ``w``: while hung, the
-    call that has not returned. ``e``: while in error, why. ``n``: number of readings made.
+    what the reading took. ``st``: ``ok``, ``hung``, ``error``, ``off``, ``wait`` or ``released``. ``w``:
+    while hung, the call that has not returned. ``e``: while in error or released, why. ``n``: number of readings made.
     """
 
     __slots__ = ("e", "iv", "ms", "n", "st", "t", "tables", "w")

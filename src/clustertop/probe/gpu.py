@@ -1,93 +1,38 @@
 """Group ``gpu``: what NVML says of each device, through pynvml, kept open for as long as the probe lives.
 
-Cheap things every tick, dear ones seldom. No profiling counters, no process lists, no GetPcieThroughput. A
-lost GPU costs its own row; a driver that was unloaded costs the group until it is back.
+Cheap things every tick, dear ones seldom (``gpu_fields``). A lost GPU costs its own row; a driver that was
+unloaded costs the group until it is back. On request it lets go of the devices and takes them again.
 """
 
 import gc
 import linecache
 import time
 
+from . import gpu_fields as fields
 from .files import Reading
 from .frames import Err, Table
+from .gpu_fields import FUNCTION_NOT_FOUND, GPU_IS_LOST, LACKS, NOT_SUPPORTED, RESTART, SPECS
+from .gpu_processes import Processes
+from .xid import COLUMNS as XID_COLUMNS
+from .xid import Xids
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Tuple
+    from typing import Any, Dict, List, Tuple
 
     from .files import Call, Tree
     from .frames import Attr, Cell, Row
-
-    Pick = Optional[Callable[[Any], Tuple[Cell, ...]]]
-    Spec = Tuple[Tuple[str, ...], Tuple[str, ...], Tuple[Any, ...], Pick, float]
 
 RELIST_SECONDS = 10.0
 RESTART_SECONDS = 10.0
 UNSUPPORTED_SECONDS = 60.0
 MAX_GPUS = 64
+SPREAD = 8
+"""What is read seldom falls to the GPUs in turn, not to all of them in one tick."""
+RELEASED = "released by the operator"
 
-SELDOM = 10.0
-RARE = 60.0
-
-# Numbers of nvml.h. They are ABI; the tests compare them with pynvml's.
-CLOCK_SM, CLOCK_MEM = 1, 2
-FIELD_MEMORY_TEMP = 82
-SENSOR_GPU = 0
-THRESHOLD_SHUTDOWN, THRESHOLD_SLOWDOWN, THRESHOLD_MEM_MAX = 0, 1, 2
-CORRECTED, UNCORRECTED, VOLATILE = 0, 1, 0
-NOT_SUPPORTED, FUNCTION_NOT_FOUND, LIBRARY_NOT_FOUND, GPU_IS_LOST = 3, 13, 12, 15
-RESTART = (1, 9, 18)
-"""Uninitialized, Driver Not Loaded, Driver/library version mismatch: only a new start helps."""
-
-
-def _field(values: "Any") -> "Tuple[Cell, ...]":
-    """Return the one value of GetFieldValues, by its type; an :class:`Err` with the code if it has none."""
-    got = values[0]
-    if got.nvmlReturn != 0:
-        return (Err(str(int(got.nvmlReturn))),)
-    names = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-    kind = int(got.valueType)
-    return (getattr(got.value, names[kind]) if kind < len(names) else Err("value type {}".format(kind)),)
-
-
-# (columns, functions (the first that this driver has), arguments, what of the answer, seconds between calls)
-SPECS: "Tuple[Spec, ...]" = (
-    (("util", "mem_util"), ("nvmlDeviceGetUtilizationRates",), (), lambda got: (got.gpu, got.memory), 0.0),
-    (("mem_used", "mem_total"), ("nvmlDeviceGetMemoryInfo",), (), lambda got: (got.used, got.total), 0.0),
-    (("power_mw",), ("nvmlDeviceGetPowerUsage",), (), None, 0.0),
-    (("temp",), ("nvmlDeviceGetTemperature", "nvmlDeviceGetTemperatureV"), (SENSOR_GPU,), None, 0.0),
-    (("temp_mem",), ("nvmlDeviceGetFieldValues",), ([FIELD_MEMORY_TEMP],), _field, 0.0),
-    (("sm_mhz",), ("nvmlDeviceGetClockInfo",), (CLOCK_SM,), None, 0.0),
-    (("mem_mhz",), ("nvmlDeviceGetClockInfo",), (CLOCK_MEM,), None, 0.0),
-    (
-        ("reasons",),
-        ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"),
-        (), None, 0.0,
-    ),
-    (("pstate",), ("nvmlDeviceGetPerformanceState",), (), None, 0.0),
-    (("pcie_gen",), ("nvmlDeviceGetCurrPcieLinkGeneration",), (), None, 0.0),
-    (("pcie_width",), ("nvmlDeviceGetCurrPcieLinkWidth",), (), None, 0.0),
-    (("pcie_replays",), ("nvmlDeviceGetPcieReplayCounter",), (), None, SELDOM),
-    (("ecc_cor",), ("nvmlDeviceGetTotalEccErrors",), (CORRECTED, VOLATILE), None, SELDOM),
-    (("ecc_unc",), ("nvmlDeviceGetTotalEccErrors",), (UNCORRECTED, VOLATILE), None, SELDOM),
-    (("power_limit_mw",), ("nvmlDeviceGetEnforcedPowerLimit",), (), None, RARE),
-    (("temp_slowdown",), ("nvmlDeviceGetTemperatureThreshold",), (THRESHOLD_SLOWDOWN,), None, RARE),
-    (("temp_shutdown",), ("nvmlDeviceGetTemperatureThreshold",), (THRESHOLD_SHUTDOWN,), None, RARE),
-    (("temp_mem_max",), ("nvmlDeviceGetTemperatureThreshold",), (THRESHOLD_MEM_MAX,), None, RARE),
-    (("pcie_gen_max",), ("nvmlDeviceGetMaxPcieLinkGeneration",), (), None, RARE),
-    (("pcie_gen_devmax",), ("nvmlDeviceGetGpuMaxPcieLinkGeneration",), (), None, RARE),
-    (("pcie_width_max",), ("nvmlDeviceGetMaxPcieLinkWidth",), (), None, RARE),
-    (("sm_mhz_max",), ("nvmlDeviceGetMaxClockInfo",), (CLOCK_SM,), None, RARE),
-    (("bar1_total",), ("nvmlDeviceGetBAR1MemoryInfo",), (), lambda got: (got.bar1Total,), RARE),
-    (("persistence",), ("nvmlDeviceGetPersistenceMode",), (), None, RARE),
-    (("mig",), ("nvmlDeviceGetMigMode",), (), lambda got: (got[0],), RARE),
-    (("ecc_mode",), ("nvmlDeviceGetEccMode",), (), lambda got: (got[0],), RARE),
-    (
-        ("remap_cor", "remap_unc", "remap_pending", "remap_failed"),
-        ("nvmlDeviceGetRemappedRows",), (), tuple, RARE,
-    ),
-)  # fmt: skip
-COLUMNS: "List[str]" = [column for spec in SPECS for column in spec[0]]
+FIELD_COLUMNS: "List[str]" = [column for spec in SPECS for column in spec[0]]
+COLUMNS: "List[str]" = FIELD_COLUMNS + list(XID_COLUMNS)
 
 
 def _give_back(ctypes: "Any") -> None:
@@ -107,30 +52,41 @@ class RestartError(Exception):
 class Gpu(object):
     """One device: its identity, its handle (None while it cannot be had), and what was last read."""
 
-    __slots__ = ("due", "handle", "index", "row", "values")
+    __slots__ = ("due", "handle", "index", "row", "skip", "values")
 
     def __init__(self, index: int, row: "Row") -> None:
         self.index = index
         self.row = row
         self.handle: "Any" = None
-        self.values: "List[Cell]" = [None] * len(COLUMNS)
+        self.values: "List[Cell]" = [None] * len(FIELD_COLUMNS)
         self.due = [0.0] * len(SPECS)
+        self.skip: "Dict[int, float]" = {}
+        """Fields that this card does not have, and when to ask again."""
 
     def lost(self, words: str) -> None:
         """Every cell says why."""
         self.handle = None
-        self.values = [Err(words)] * len(COLUMNS)
+        self.values = [Err(words)] * len(FIELD_COLUMNS)
         self.due = [0.0] * len(SPECS)
 
 
 class Gpus(object):
-    """Reads table ``gpu``. ``seconds`` is the time spent in NVML so far."""
+    """Reads tables ``gpu`` and, on request, ``process``. ``seconds`` is the time spent in NVML so far.
 
-    def __init__(self, tree: "Tree", call: "Call", library: str = "") -> None:
+    With *per_poll* NVML is started for each reading and shut down after it; *released*: nothing is held at first.
+    """
+
+    def __init__(
+        self, tree: "Tree", call: "Call", library: str = "", per_poll: bool = False, released: bool = False
+    ) -> None:
         self.seconds = 0.0
+        self.starting = False
+        """NVML is being started, which wakes GPUs without persistence mode and takes its time."""
         self._tree = tree
         self._call = call
         self._library = library
+        self._per_poll = per_poll
+        self._released = released
         self._nvml: "Any" = None
         self._started = False
         self._retry_at = 0.0
@@ -143,46 +99,96 @@ class Gpus(object):
         self._facts: "Dict[str, Attr]" = {}
         self._said: "Dict[int, str]" = {}
         self._chosen: "Dict[int, str]" = {}
+        self._xids = Xids(tree)
+        self._processes = Processes(tree)
+
+    def obey(self, request: "Dict[str, Any]", now: float) -> None:
+        """Do what an operator asks before the next reading: ``release``, ``take`` or ``procs``."""
+        what = request.get("do")
+        if what == "release":
+            self._released = True
+        elif what == "take":
+            self._released = False
+            self._retry_at = 0.0
+        elif what == "procs":
+            self._processes.want(now, request.get("seconds"))
 
     def read(self, now: float) -> Reading:
         """Return the reading of this moment; *now* is the monotonic clock."""
+        if self._released:
+            self._state = ("released", RELEASED) if self.let_go() else ("error", "cannot let go: a wait hangs")
+            return self._failed()
         if not self._started:
             if now < self._retry_at:
                 return self._failed()
-            self._state = self._start()
+            self.starting = True
+            try:
+                self._state = self._start()
+            finally:
+                self.starting = False
             if self._state[0] != "ok":
                 self._retry_at = now + (60.0 if self._state[0] == "off" else RESTART_SECONDS)
                 return self._failed()
             self._started = True
             self._listed = now - RELIST_SECONDS
         try:
-            if now - self._listed >= RELIST_SECONDS:
-                self._listed = now
-                self._relist()
-            for gpu in self._gpus:
-                if gpu.handle is not None:
-                    self._read(gpu, now)
+            tables = self._tables(now)
         except RestartError as error:
-            self.close()
+            self.let_go()
+            self._started = False
             self._state = ("error", str(error))
             self._retry_at = now + RESTART_SECONDS
             return self._failed()
+        if self._per_poll:
+            self.let_go()
+        return Reading(tables, facts=self._facts)
+
+    def _tables(self, now: float) -> "Dict[str, Table]":
+        if now - self._listed >= RELIST_SECONDS:
+            self._listed = now
+            self._relist()
+            watched: "List[Tuple[str, object, Any]]" = [
+                (gpu.row[0], gpu.row[1].get("pci"), gpu.handle) for gpu in self._gpus
+            ]
+            self._xids.watch(self._nvml, self._ask, watched, events=not self._per_poll)
+            if self._facts.get("xid") != self._xids.source:
+                self._facts = dict(self._facts, xid=self._xids.source)
+        for gpu in self._gpus:
+            if gpu.handle is not None:
+                self._read(gpu, now)
+        self._xids.read(now)
+        tables = {"gpu": self._table(now)}
+        asked = self._processes.table(
+            now, self._nvml, self._ask, [(gpu.index, gpu.row[0], gpu.handle) for gpu in self._gpus]
+        )
+        if asked is not None:
+            tables["process"] = asked
         lost = {gpu.index: gpu.row[0] for gpu in self._gpus if gpu.handle is None}
         if lost != self._lost:
             self._lost = lost
             self._listed = now - RELIST_SECONDS
-        return Reading({"gpu": self._table()}, facts=self._facts)
+        return tables
 
-    def close(self) -> None:
-        """Let go of the devices."""
+    def let_go(self) -> bool:
+        """Shut NVML down; False where a wait for events has not come back, under which that must not be done."""
         if self._started:
+            if not self._xids.leave(self._ask):
+                return False
             self._started = False
             try:
                 self._ask("nvmlShutdown", -1)
             except Exception:
                 pass  # what cannot be shut down was not running
-        self._gpus = []
+        for gpu in self._gpus:
+            gpu.handle = None
         self._call.what = ""
+        return True
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.let_go()
+        self._xids.close()
+        self._gpus = []
 
     def _failed(self) -> Reading:
         tables = {}
@@ -192,9 +198,12 @@ class Gpus(object):
             tables["gpu"] = Table(self._rows, COLUMNS, cells)
         return Reading(tables, self._state[0], self._state[1], self._facts)
 
-    def _table(self) -> Table:
+    def _table(self, now: float) -> Table:
         gpus = self._gpus
-        cells = [gpu.values[column] for column in range(len(COLUMNS)) for gpu in gpus]
+        cells = [gpu.values[column] for column in range(len(FIELD_COLUMNS)) for gpu in gpus]
+        # A GPU that is lost still has its Xids: they say why.
+        xids = [self._xids.cells(gpu.row[0], now) for gpu in gpus]
+        cells += [mine[column] for column in range(len(XID_COLUMNS)) for mine in xids]
         return Table(self._rows, COLUMNS, cells, self._table_error)
 
     # ------------------------------------------------------------------ start
@@ -212,6 +221,7 @@ class Gpus(object):
             if self._library:
                 return ("error", "cannot load {}: {}".format(self._library, error))
             return ("error", "NVML Shared Library Not Found") if self._nvidia() else ("off", "")
+        first = self._nvml is None
         try:
             # Only now: its source is a third of a megabyte, and costs memory and a tenth of a second.
             import pynvml
@@ -219,12 +229,13 @@ class Gpus(object):
             return ("error", "pynvml does not load here: {}: {}".format(type(error).__name__, error))
         self._nvml = pynvml
         pynvml.nvmlLib = library
-        _give_back(ctypes)
+        if first:
+            _give_back(ctypes)
         try:
             self._ask("nvmlInit", -1)
         except pynvml.NVMLError as error:
             return ("error", self._words(error))
-        self._facts = {}
+        facts: "Dict[str, Attr]" = {"xid": self._xids.source} if self._xids.source else {}
         for name, function in (
             ("driver", "nvmlSystemGetDriverVersion"),
             ("nvml", "nvmlSystemGetNVMLVersion"),
@@ -236,7 +247,8 @@ class Gpus(object):
                 continue
             if isinstance(fact, int):
                 fact = "{}.{}".format(fact // 1000, fact % 1000 // 10)
-            self._facts[name] = fact
+            facts[name] = fact
+        self._facts = facts
         return ("ok", "")
 
     def _nvidia(self) -> bool:
@@ -274,10 +286,10 @@ class Gpus(object):
             except self._nvml.NVMLError as error:
                 unknown.append((index, self._words(error, restart=True)))
                 continue
-            uuid = self._text("nvmlDeviceGetUUID", index, handle)
+            uuid = fields.words("nvmlDeviceGetUUID", self._ask, index, handle, self._nvml.NVMLError)
             gpu = before.get(uuid)
             if gpu is None or gpu in gpus:
-                row = self._identify(index, handle, uuid)
+                row = fields.identify(self._ask, index, handle, self._nvml.NVMLError, uuid)
                 gpu = before.get(row[0])
                 if gpu is None or gpu in gpus:
                     gpu = Gpu(index, row)
@@ -300,28 +312,6 @@ class Gpus(object):
         if rows != self._rows:
             self._rows = rows
 
-    def _identify(self, index: int, handle: "Any", uuid: str) -> "Row":
-        attrs: "Dict[str, Attr]" = {"index": index}
-        try:
-            pci = self._ask("nvmlDeviceGetPciInfo", index, handle).busId
-        except self._nvml.NVMLError:
-            pci = b""
-        for name, text in (
-            ("uuid", uuid),
-            ("pci", pci.decode("ascii", "replace") if isinstance(pci, bytes) else str(pci)),
-            ("name", self._text("nvmlDeviceGetName", index, handle)),
-            ("serial", self._text("nvmlDeviceGetSerial", index, handle)),
-        ):
-            if text:
-                attrs[name] = text
-        try:
-            attrs["minor"] = self._ask("nvmlDeviceGetMinorNumber", index, handle)
-        except self._nvml.NVMLError:
-            pass
-        if uuid:
-            return uuid, attrs
-        return ("pci:{}".format(attrs["pci"]) if "pci" in attrs else "index:{}".format(index)), attrs
-
     def _read(self, gpu: Gpu, now: float) -> None:
         """Read what is due of one device.
 
@@ -330,17 +320,16 @@ class Gpus(object):
         """
         values = gpu.values
         at = 0
-        for which, (columns, functions, arguments, pick, every) in enumerate(SPECS):
+        for which, spec in enumerate(SPECS):
+            columns, every = spec[0], spec[4]
             first = at
             at += len(columns)
             if now < gpu.due[which]:
                 continue
-            gpu.due[which] = now + every - 0.5 if every else 0.0
+            turn = 0.0 if gpu.due[which] else every * (gpu.index % SPREAD) / (2.0 * SPREAD)
+            gpu.due[which] = now + every - 0.5 - turn if every else 0.0
             try:
-                got = self._first(which, functions, gpu, arguments)
-                cells = (got,) if pick is None else pick(got)
-                if isinstance(cells[0], Err) and cells[0].reason.isdigit():
-                    raise self._nvml.NVMLError(int(cells[0].reason))
+                cells = self._cells(which, gpu, first, now)
             except self._nvml.NVMLError as error:
                 words = self._words(error, restart=True)
                 if error.value == GPU_IS_LOST:
@@ -352,6 +341,49 @@ class Gpus(object):
             except Exception as error:
                 cells = (Err("{}: {}".format(type(error).__name__, error)),) * len(columns)
             values[first:at] = cells
+
+    def _cells(self, which: int, gpu: Gpu, first: int, now: float) -> "Tuple[Cell, ...]":
+        """Return the cells of one entry of ``SPECS``, whose columns begin at *first*."""
+        _, functions, arguments, pick, _ = SPECS[which]
+        if functions[0] == fields.FIELDS:
+            return self._fields(gpu, first, arguments, now)
+        if functions[0] == fields.LINKS:
+            return fields.links(self._ask, gpu.index, gpu.handle, self._nvml.NVMLError)
+        if functions[0] == fields.INSTANCES:
+            return (self._instances(gpu),)
+        got = self._first(which, functions, gpu, arguments)
+        return (got,) if pick is None else pick(got)
+
+    def _fields(self, gpu: Gpu, first: int, wanted: "Tuple[int, ...]", now: float) -> "Tuple[Cell, ...]":
+        """Ask for several fields in one call; those that the card does not have are left out for a while."""
+        asked = [one for one in wanted if gpu.skip.get(one, 0.0) <= now]
+        cells = {one: gpu.values[first + at] for at, one in enumerate(wanted)}
+        got = self._ask(fields.FIELDS, gpu.index, gpu.handle, asked) if asked else ()
+        for one, answer in zip(asked, got):  # noqa: B905 - Python 3.6 has no strict
+            code = int(answer.nvmlReturn)
+            if code == 0:
+                cells[one] = fields.field(answer)
+                continue
+            if code == GPU_IS_LOST or code in RESTART:
+                raise self._nvml.NVMLError(code)
+            if code in LACKS:
+                gpu.skip[one] = now + UNSUPPORTED_SECONDS - 0.5
+            cells[one] = Err(self._words(self._nvml.NVMLError(code)))
+        return tuple(cells[one] for one in wanted)
+
+    def _instances(self, gpu: Gpu) -> "Cell":
+        """Return the number of MIG instances; their profiles and sizes become an attribute."""
+        mode = gpu.values[FIELD_COLUMNS.index("mig")]
+        found: "List[str]" = []
+        if mode == 1:
+            found = fields.instances(self._ask, gpu.index, gpu.handle, self._nvml.NVMLError)
+        if found != gpu.row[1].get("mig_layout", []):
+            attrs: "Dict[str, Attr]" = dict(gpu.row[1], mig_layout=found)
+            if not found:
+                del attrs["mig_layout"]
+            gpu.row = (gpu.row[0], attrs)
+            self._rows = [one.row for one in self._gpus]
+        return len(found) if isinstance(mode, int) else mode
 
     def _first(
         self, which: int, functions: "Tuple[str, ...]", gpu: Gpu, arguments: "Tuple[Any, ...]"
@@ -384,13 +416,6 @@ class Gpus(object):
             raise self._nvml.NVMLError(FUNCTION_NOT_FOUND) from None
         finally:
             self.seconds += time.perf_counter() - started
-
-    def _text(self, function: str, index: int, handle: "Any") -> str:
-        try:
-            text = self._ask(function, index, handle)
-        except (self._nvml.NVMLError, UnicodeDecodeError):
-            return ""
-        return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
 
     def _words(self, error: "Any", restart: bool = False) -> str:
         """Return NVML's own words for an error.

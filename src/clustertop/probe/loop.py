@@ -33,6 +33,8 @@ LAST_SECONDS = 0.05
 LAG_SECONDS = 0.3
 """Later frames wait this long for the readings that are due."""
 SHUTDOWN_SECONDS = 2.0
+START_SECONDS = 15.0
+"""Starting NVML wakes GPUs without persistence mode: seconds for each; longer than this counts as hung."""
 MAX_REQUEST = 65536
 _FILES = 2048
 _STDIN, _STDOUT = 0, 1
@@ -81,6 +83,7 @@ class Runner(object):
         self._wake = wake
         self._lock = threading.Lock()
         self._ring = threading.Event()
+        self._asked: "Deque[Dict[str, Any]]" = collections.deque(maxlen=64)
         self._stop = False
         self._started = 0.0
         self._n = 0
@@ -90,14 +93,23 @@ class Runner(object):
 
     @property
     def deadline(self) -> float:
-        """Seconds after which a reading counts as hung."""
-        return self._deadline or max(2.0 * self.interval, 3.0)
+        """Seconds after which a reading counts as hung: twice what one is known to take, too."""
+        if self._deadline:
+            return self._deadline
+        if getattr(self.reader, "starting", False):
+            return max(2.0 * self.interval, START_SECONDS)
+        return max(2.0 * self.interval, 3.0, min(2.0 * self._ms / 1000.0, 2.0 * START_SECONDS))
 
     def every(self, seconds: float) -> None:
         """Read every so many seconds from now on."""
         with self._lock:
             self.interval = self.effective = seconds
             self.due = min(self.due, time.monotonic() + seconds)
+        self._ring.set()
+
+    def ask(self, request: "Dict[str, Any]") -> None:
+        """Have the group do what is asked of it, and read at once."""
+        self._asked.append(request)
         self._ring.set()
 
     def end(self) -> None:
@@ -147,7 +159,7 @@ class Runner(object):
             self.reader = _reader(self.name, self._args, self.call)
             while not self._stop:
                 now = time.monotonic()
-                if now < self.due:
+                if now < self.due and not self._asked:
                     self._ring.wait(self.due - now)
                     self._ring.clear()
                     continue
@@ -157,9 +169,12 @@ class Runner(object):
                 self.reader.close()
 
     def _once(self, now: float) -> None:
+        early = now < self.due
         with self._lock:
             self._started = now
         try:
+            while self._asked:
+                self.reader.obey(self._asked.popleft(), now)
             reading = self.reader.read(now)
         except Exception as error:
             words = "{}: {}".format(type(error).__name__, error)
@@ -175,7 +190,8 @@ class Runner(object):
             if self._n > 1:
                 self._stretch(over - now)
             # In step with the ticks: an interval after this reading was due, not after it ended.
-            self.due += self.effective + (self.offset if self._n == 1 else 0.0)
+            if not early:
+                self.due += self.effective + (self.offset if self._n == 1 else 0.0)
             if self.due <= over:
                 self.due += self.effective * int((over - self.due) / self.effective + 1.0)
         self._wake.set()
@@ -261,7 +277,7 @@ class Probe(object):
 
     Keys of *args*, all optional: ``nonce``, ``root``, ``nvml`` (path of a library), ``groups``, ``intervals``
     or ``every`` and ``deadlines`` (seconds by group), ``stable`` (files below ``root`` are never replaced),
-    ``full_every`` (seconds), ``max_line`` (bytes).
+    ``full_every`` (seconds), ``max_line`` (bytes), ``per_poll`` and ``released`` (of the GPUs).
     """
 
     def __init__(self, args: "Dict[str, Any]") -> None:
@@ -379,6 +395,10 @@ class Probe(object):
                 self._stopping = True
             elif what == "full":
                 self._encoder.want_full()
+            elif what in ("release", "take", "procs"):
+                for runner in self._runners:
+                    if runner.name == "gpu" == request.get("group", "gpu"):
+                        runner.ask(request)
             elif what == "every":
                 seconds = request.get("seconds")
                 if isinstance(seconds, (int, float)) and seconds > 0:
@@ -443,7 +463,8 @@ def _reader(name: str, args: "Dict[str, Any]", call: Call) -> "Any":
     root = str(args.get("root") or "/")
     stable = bool(args.get("stable"))
     if name == "gpu":
-        return Gpus(Tree(root, call), call, str(args.get("nvml") or ""))
+        held = bool(args.get("per_poll")), bool(args.get("released"))
+        return Gpus(Tree(root, call), call, str(args.get("nvml") or ""), *held)
     if name == "pcie":
         return Pcie(Tree(root, call))
     return {"rdma": Rdma, "host": Host}[name](Tree(root, call, _keep(), stable))

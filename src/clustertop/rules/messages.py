@@ -8,7 +8,7 @@ import numpy as np
 
 from clustertop.model import LinkState
 from clustertop.quantity import duration, quantity, scaled
-from clustertop.signals import gpu, rdma
+from clustertop.signals import gpu, rdma, xid
 from clustertop.signals.rdma_catalogue import NARROW
 from clustertop.signals.rdma_counters import COUNTERS, spelling
 from clustertop.signals.units import speed_of_generation
@@ -45,6 +45,8 @@ def members(name: str, view: FleetView, row: int) -> tuple[str, ...]:
     if name == "rdma_all_ports_down":
         ports = view["port"]
         return tuple(ports.labels[port] for port in ports.rows_of(row) if ports.col("down")[port] == 1)
+    if name == "gpu_persistence":
+        return _awake_only_with_us(view, row)[1:]
     if name != "pcie_width":
         return ()
     table = view["pcie"]
@@ -117,6 +119,51 @@ def _gpu_straggler(view: FleetView, row: int) -> str:
     table = view["gpu"]
     util, under = table.value("utilization_ratio", row), table.value("utilization_below_peers_ratio", row)
     return f"utilisation {quantity(util, 'ratio')}, {(under or 0) * 100:.0f} points under the median of its node"
+
+
+def _gpu_xid(view: FleetView, row: int) -> str:
+    table = view["gpu"]
+    code, last, count = (table.value(name, row) for name in ("xid_worst", "xid_last", "xids_total"))
+    fault = xid.look_up(code or 0)
+    text = xid.words(code or 0) + (f": {fault.todo}" if fault.todo else "")
+    if last is not None and code is not None and last != code:
+        text += f"; last was {xid.words(last)}"
+    return text + (f"; {count:.0f} in all" if count is not None and count > 1 else "")
+
+
+def _nvlink_down(view: FleetView, row: int) -> str:
+    table = view["gpu"]
+    names = ("nvlink_links", "nvlink_links_up", "nvlink_links_missing")
+    known, up, missing = (table.value(name, row) for name in names)
+    return f"{quantity(up, '')} of {quantity(known, '')} NVLinks up, {quantity(missing, '')} fewer than its neighbours"
+
+
+def _nvlink_recoveries(view: FleetView, row: int) -> str:
+    table = view["gpu"]
+    return (f"NVLink recovers: {quantity(table.value('nvlink_recoveries_per_second', row), '/s')}, "
+            f"{quantity(table.value('nvlink_recoveries_total', row), '')} in all")
+
+
+def _gpu_stalled(view: FleetView, row: int) -> str:
+    table = view["gpu"]
+    return (f"busy but stalled: {quantity(table.value('utilization_ratio', row), 'ratio')} utilisation at "
+            f"{quantity(table.value('power_watts', row), 'W')}, "
+            f"{quantity(table.value('power_of_busy_peers_ratio', row), 'ratio')} of what its busy neighbours draw")
+
+
+def _awake_only_with_us(view: FleetView, row: int) -> tuple[str, ...]:
+    """Labels of the GPUs of a row's node that are without persistence mode."""
+    table = view["gpu"]
+    return tuple(table.labels[other] for other in table.rows_of(int(table.node[row])).tolist()
+                 if table.value("persistence_mode", other) == 0)
+
+
+def _gpu_persistence(view: FleetView, row: int) -> str:
+    group = view["group"].row_of(int(view["gpu"].node[row]), "gpu")
+    cost = None if group is None else view["group"].value("reading_seconds", group)
+    count = len(_awake_only_with_us(view, row))
+    return (f"persistence mode off on {count} GPU{'s' if count != 1 else ''}; "
+            f"the last reading took {quantity(cost, 's')}")
 
 
 def _port_counters(view: FleetView, row: int, wanted: Callable[[Counter], bool]) -> str:
@@ -217,6 +264,11 @@ _SPECIAL: dict[str, Callable[[FleetView, int], str]] = {
     "gpu_slowdown": _gpu_slowdown,
     "gpu_utilization": _gpu_utilization,
     "gpu_straggler": _gpu_straggler,
+    "gpu_xid": _gpu_xid,
+    "gpu_nvlink_down": _nvlink_down,
+    "gpu_nvlink_recoveries": _nvlink_recoveries,
+    "gpu_stalled": _gpu_stalled,
+    "gpu_persistence": _gpu_persistence,
     "rdma_hard_errors": _hard_errors,
     "rdma_symbol_errors": _soft_errors("hour", "symbol_errors_last_hour", "symbol errors: {} in the last hour"),
     "rdma_link_recovery": _soft_errors(

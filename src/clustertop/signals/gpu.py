@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clustertop.model import Why
+from clustertop.signals import xid
 from clustertop.signals.metric import Metric, table
 
 if TYPE_CHECKING:
@@ -46,6 +47,10 @@ BUSY_RATIO = 0.5
 """Above this utilisation the PCIe generation is judged whatever the performance state says."""
 IDLE_RATIO = 0.05
 """Below this utilisation a low PCIe generation is power saving, whatever the performance state says."""
+STALLED_UTILIZATION_RATIO = 0.95
+"""From this utilisation on a GPU's power is compared with that of the node's others that are as busy."""
+STALLED_POWER_RATIO = 0.5
+"""Busy, but drawing less than this share of what the others draw: it waits inside a kernel (a collective)."""
 USED_BYTES = 1 << 30
 """A GPU with at least this much memory in use counts as having a process (process lists are too dear to read)."""
 
@@ -58,6 +63,8 @@ METRICS = (
     Metric("memory_total_bytes", "B", "framebuffer size", "mem_total", lo=1.0, hi=2.0**42, source=_NVML, label="total"),
     Metric("power_watts", "W", "power draw", "power_mw", hi=5000.0, scale=0.001, history=True, source=_NVML,
            label="power"),
+    Metric("power_instant_watts", "W", "power draw at the moment; power_watts may be the last second's mean",
+           "power_instant_mw", hi=5000.0, scale=0.001, source=_NVML, label="now"),
     Metric("power_limit_watts", "W", "enforced power limit", "power_limit_mw", lo=1.0, hi=5000.0, scale=0.001,
            source=_NVML, label="limit"),
     Metric("temperature_celsius", "°C", "core temperature", "temp", lo=-30.0, hi=150.0, history=True, source=_NVML,
@@ -90,6 +97,36 @@ METRICS = (
     Metric("ecc_corrected_total", "", "corrected ECC errors, volatile", "ecc_cor", "counter", hi=2.0**48, source=_NVML),
     Metric("ecc_uncorrected_total", "", "uncorrected ECC errors, volatile", "ecc_unc", "counter", hi=2.0**48,
            source=_NVML, label="ECC unc"),
+    Metric("ecc_corrected_lifetime_total", "", "corrected ECC errors, aggregate", "ecc_cor_all", "counter", hi=2.0**48,
+           source=_NVML),
+    Metric("ecc_uncorrected_lifetime_total", "", "uncorrected ECC errors, aggregate", "ecc_unc_all", "counter",
+           hi=2.0**48, source=_NVML),
+    Metric("retired_pages_corrected_total", "", "pages retired after corrected errors (before Ampere)", "retired_cor",
+           hi=65536.0, source=_NVML),
+    Metric("retired_pages_uncorrected_total", "", "pages retired after uncorrected errors (before Ampere)",
+           "retired_unc", hi=65536.0, source=_NVML),
+    Metric("page_retirement_pending", "", "a page is retired at the next driver load (before Ampere)",
+           "retired_pending", "state", hi=1.0, source=_NVML),
+    Metric("nvlink_links", "", "NVLinks that the driver knows", "nvlink_links", hi=64.0, source=_NVML),
+    Metric("nvlink_links_up", "", "NVLinks that are up", "nvlink_up", hi=64.0, source=_NVML, label="NVLink"),
+    Metric("nvlink_flit_crc_errors_total", "", "NVLink flow control CRC errors, all links", "nvlink_crc_flit",
+           "counter", hi=2.0**63, rate="nvlink_flit_crc_errors_per_second", source=_NVML),
+    Metric("nvlink_data_crc_errors_total", "", "NVLink data CRC errors, all links", "nvlink_crc_data", "counter",
+           hi=2.0**63, rate="nvlink_data_crc_errors_per_second", source=_NVML),
+    Metric("nvlink_replays_total", "", "NVLink replays, all links", "nvlink_replays", "counter", hi=2.0**63,
+           rate="nvlink_replays_per_second", source=_NVML),
+    Metric("nvlink_recoveries_total", "", "NVLink recoveries, all links", "nvlink_recoveries", "counter", hi=2.0**63,
+           rate="nvlink_recoveries_per_second", source=_NVML),
+    Metric("fan_ratio", "ratio", "fan speed, of the fan's full speed", "fan", hi=2.0, scale=0.01, source=_NVML,
+           label="fan"),
+    Metric("mig_instances", "", "MIG instances", "mig_instances", hi=64.0, source=_NVML),
+    Metric("xid_last", "", "last Xid since the probe started; 0: none", "xid", "state", hi=99999.0, source=xid.SOURCE,
+           label="Xid"),
+    Metric("xid_time_seconds", "s", "when that was, on the node's monotonic clock", "xid_time", hi=1e10,
+           source=xid.SOURCE),
+    Metric("xids_total", "", "Xids since the probe started", "xid_count", hi=1e9, source=xid.SOURCE),
+    Metric("xid_worst", "", "gravest Xid of the last hour; 0: none", "xids", "state", hi=99999.0, parse=xid.worst,
+           source=xid.SOURCE),
     Metric("remapped_rows_corrected_total", "", "rows remapped after corrected errors", "remap_cor", hi=65536.0,
            source=_NVML),
     Metric("remapped_rows_uncorrected_total", "", "rows remapped after uncorrected errors", "remap_unc", hi=65536.0,
@@ -110,16 +147,38 @@ METRICS = (
     Metric("temperature_margin_celsius", "°C", "slowdown limit minus temperature", kind="derived", label="margin"),
     Metric("slowdown", "", "HW slowdown, HW thermal slowdown or HW power brake is on", kind="derived"),
     Metric("generation_missing", "", "generations below what card and host allow, judged under load", kind="derived"),
+    Metric("xid_age_seconds", "s", "since the last Xid", kind="derived"),
+    Metric("xid_level", "", "how bad that is: 1 the job's own, 2 fabric or driver, 3 hardware", kind="derived",
+           words={xid.NONE: "none", xid.INFO: "info", xid.WARNING: "warning", xid.CRITICAL: "critical"}),
+    Metric("nvlink_links_missing", "", "NVLinks fewer than the best GPU of the node has up", kind="derived"),
+    Metric("persistence_off_gpus", "", "GPUs of the node without persistence mode, on the first of them",
+           kind="derived"),
+    Metric("power_of_busy_peers_ratio", "ratio", "power, of the limit, over the median of the node's other GPUs that "
+           "are as busy", kind="derived"),
+    Metric("busy_but_stalled", "", f"utilisation from {STALLED_UTILIZATION_RATIO:.0%} on, at less than "
+           f"{STALLED_POWER_RATIO:.0%} of the power that the others draw", kind="derived"),
     Metric("utilization_below_peers_ratio", "ratio", "median utilisation of the node's busy GPUs minus this one's",
            kind="derived"),
 )
 TABLE = table("gpu", "gpu", "GPUs", METRICS)
+
+PROCESS = table("process", "gpu", "processes", (
+    Metric("gpu_memory_bytes", "B", "framebuffer of a compute process", "mem_used", hi=2.0**42, source=_NVML,
+           label="used"),
+))
+"""Read only while an operator asks for it; rows that are no longer there are not present."""
 
 
 def label(key: str, attrs: Mapping[str, object]) -> str:
     """``GPU 3``."""
     index = attrs.get("index")
     return f"GPU {index}" if isinstance(index, int) and not isinstance(index, bool) else f"GPU {key[:12]}"
+
+
+def process_label(key: str, attrs: Mapping[str, object]) -> str:
+    """``pid 4242``."""
+    pid = attrs.get("pid")
+    return f"pid {pid}" if isinstance(pid, int) and not isinstance(pid, bool) else f"pid {key.rpartition('/')[2]}"
 
 
 def reason_words(mask: float) -> list[str]:
@@ -130,12 +189,13 @@ def reason_words(mask: float) -> list[str]:
     return words + ([hex(rest)] if rest else [])
 
 
-def derive(t: Columns, failed: NDArray[np.bool_]) -> None:
+def derive(t: Columns, failed: NDArray[np.bool_], node_time: NDArray[np.float64] | None = None) -> None:
     """Work out the derived columns of the GPU table in place.
 
     Args:
         t: the table.
         failed: [rows] True where the driver as a whole does not answer; then no single GPU is lost.
+        node_time: [rows] the node's monotonic clock at the reading, seconds.
     """
     # MIG hides whole-GPU utilisation; say so instead of "not supported".
     mig = t.col("mig_mode") == 1
@@ -160,6 +220,14 @@ def derive(t: Columns, failed: NDArray[np.bool_]) -> None:
     t.put("slowdown", _known(reasons, (mask & _ALARM_BITS) != 0))
     t.put("generation_missing", _generation_missing(t), Why.NOT_JUDGED)
     t.put("utilization_below_peers_ratio", _below_peers(t.row_node, busy), Why.NOT_JUDGED)
+    if node_time is not None:
+        t.put("xid_age_seconds", np.maximum(node_time - t.col("xid_time_seconds"), 0.0))
+    seen = t.col("xid_worst")
+    codes, which = np.unique(seen, return_inverse=True)
+    t.put("xid_level", np.array([xid.level(code) for code in codes])[which] if len(seen) else seen)
+    t.put("nvlink_links_missing", _links_missing(t.row_node, t.col("nvlink_links_up")))
+    t.put("persistence_off_gpus", _first_of_node(t.row_node, t.col("persistence_mode")))
+    _stalled(t)
 
 
 def _known(value: NDArray[np.float64], flag: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -192,3 +260,47 @@ def _below_peers(node: NDArray[np.int32], busy: NDArray[np.float64]) -> NDArray[
     median[count < 3] = np.nan
     out[order] = np.repeat(median, count) - values
     return out
+
+
+def _links_missing(node: NDArray[np.int32], up: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Most NVLinks up on any GPU of the node minus this one's."""
+    best = np.full(int(node.max(initial=-1)) + 1, -np.inf)
+    known = ~np.isnan(up)
+    np.maximum.at(best, node[known], up[known])
+    return np.where(known, best[node] - up, np.nan)
+
+
+def _first_of_node(node: NDArray[np.int32], mode: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Number of GPUs of the node whose mode is off, on the first of them; 0 on the others: one alert a node."""
+    rows = np.flatnonzero(mode == 0)
+    out = np.where(np.isnan(mode), np.nan, 0.0)
+    _, first, count = np.unique(node[rows], return_index=True, return_counts=True)
+    out[rows[first]] = count
+    return out
+
+
+def _stalled(t: Columns) -> None:
+    """Compare the power of GPUs that are fully busy; in shares of their limits, so that unlike cards compare."""
+    util = t.col("utilization_ratio")
+    share = t.col("power_watts") / t.col("power_limit_watts")
+    busy = (util >= STALLED_UTILIZATION_RATIO) & ~np.isnan(share)
+    ratio = np.full(util.shape, np.nan)
+    rows = np.flatnonzero(busy)
+    order = rows[np.lexsort((share[rows], t.row_node[rows]))]
+    _, start, count = np.unique(t.row_node[order], return_index=True, return_counts=True)
+    values = share[order]
+    begin, others = np.repeat(start, count), np.repeat(count, count) - 1
+    rank = np.arange(len(order)) - begin
+    enough = others >= 2
+    # The median of the others: their places in the sorted run, one further on from this GPU's own place.
+    low, high = (others - 1) // 2, others // 2
+    places = [begin + place + (place >= rank) for place in (low, high)]
+    last = max(len(order) - 1, 0)
+    median = (values[np.minimum(places[0], last)] + values[np.minimum(places[1], last)]) / 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio[order] = np.where(enough & (median > 0), values / median, np.nan)
+    t.put("power_of_busy_peers_ratio", ratio, Why.NOT_JUDGED)
+    # A GPU that is not busy is not stalled, whatever the others do; one that is, and has no peers, is not judged.
+    flag = np.where(util < STALLED_UTILIZATION_RATIO, 0.0,
+                    np.where(np.isnan(ratio), np.nan, (ratio < STALLED_POWER_RATIO).astype(float)))
+    t.put("busy_but_stalled", flag, Why.NOT_JUDGED)

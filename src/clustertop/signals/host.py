@@ -21,9 +21,9 @@ _PROC = "https://man7.org/linux/man-pages/man5/proc.5.html"
 _PSI = "https://docs.kernel.org/accounting/psi.html"
 _NET = "https://docs.kernel.org/admin-guide/abi-testing.html"
 
-OK, HUNG, ERROR, OFF, WAIT = 0, 1, 2, 3, 4
-GROUP_STATES = {"ok": OK, "hung": HUNG, "error": ERROR, "off": OFF, "wait": WAIT}
-GROUP_WORDS = {OK: "ok", HUNG: "HUNG", ERROR: "error", OFF: "none here", WAIT: "not read yet"}
+OK, HUNG, ERROR, OFF, WAIT, RELEASED = 0, 1, 2, 3, 4, 5
+GROUP_STATES = {"ok": OK, "hung": HUNG, "error": ERROR, "off": OFF, "wait": WAIT, "released": RELEASED}
+GROUP_WORDS = {OK: "ok", HUNG: "HUNG", ERROR: "error", OFF: "none here", WAIT: "not read yet", RELEASED: "released"}
 
 _OPERSTATES = {"up": 1.0, "unknown": 1.0, "down": 0.0, "notpresent": 0.0, "lowerlayerdown": 0.0, "testing": 0.0,
                "dormant": 0.0}

@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 
 LABELS = {
     "node": host.node_label, "group": host.group_label, "gpu": gpu.label, "pcie": pcie.label, "port": rdma.label,
-    "net": host.net_label,
+    "net": host.net_label, "process": gpu.process_label,
 }
-SPECS = (host.NODE, host.GROUP, gpu.TABLE, pcie.TABLE, rdma.TABLE, host.NET)
+SPECS = (host.NODE, host.GROUP, gpu.TABLE, pcie.TABLE, rdma.TABLE, host.NET, gpu.PROCESS)
 GROUPS = ("gpu", "pcie", "rdma", "host")
 _UNCHANGED = TablePart()
+_NOT_READ = frozenset({"error", "released"})
+"""States of a group in which no row is to blame for having no values."""
 _GROUP_COLUMNS = tuple(host.GROUP.index[name] for name in (
     "group_state", "hung", "failed", "interval_seconds", "reading_seconds"))
 _READING_SECONDS = host.GROUP.index["reading_seconds"]
@@ -248,7 +250,7 @@ class Store:
         for table in self.tables.values():
             table.refresh()
         gpus, ports, nodes = (self.tables[name] for name in ("gpu", "port", "node"))
-        gpu.derive(gpus.columns, self._failed(gpus, "gpu"))
+        gpu.derive(gpus.columns, self._failed(gpus, "gpu"), gpus.node_time[: gpus.rows])
         self._paths.derive()
         rdma.derive(ports.columns, self._flags("port", lambda attrs: bool(attrs.get("physfn"))))
         self._ports.derive(now)
@@ -270,7 +272,7 @@ class Store:
 
     def _failed(self, table: Table, group: str) -> np.ndarray:
         """[rows] whether the group that feeds them reports an error as a whole: then no row is to blame."""
-        failed = np.array([(told := node.told.get(group)) is not None and told[0] == "error" for node in self._nodes])
+        failed = np.array([(told := node.told.get(group)) is not None and told[0] in _NOT_READ for node in self._nodes])
         return failed[table.node[: table.rows]]
 
     def _flags(self, name: str, test: Callable[[Mapping[str, Attr]], bool]) -> np.ndarray:

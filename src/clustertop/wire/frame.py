@@ -52,7 +52,8 @@ class GroupPart(msgspec.Struct, frozen=True, gc=False):
     iv: float
     ms: float = 0.0
     st: str = "ok"
-    """``ok``, ``hung``, ``error``, ``off`` (nothing of the kind on this node) or ``wait`` (not read yet)."""
+    """``ok``, ``hung``, ``error``, ``off`` (nothing of the kind on this node), ``wait`` (not read yet) or ``released``
+    (the operator had the devices let go; ``e`` says so)."""
     w: str = ""
     """While hung: the call that has not returned."""
     e: str = ""

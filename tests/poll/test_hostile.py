@@ -63,7 +63,9 @@ async def servers(folder: Path, *scripts: Script) -> AsyncIterator[tuple[list[No
         async def handle(process: asyncssh.SSHServerProcess[bytes]) -> None:
             text = b""
             while not text.endswith(b"exit 127\n}\n"):
-                text += await process.stdin.read(65536)
+                more = await process.stdin.read(65536)
+                assert more, "the launcher ended in another way than this server knows"
+                text += more
             found = re.search(rb"^n=([0-9a-f]{16})$", text, re.MULTILINE)
             assert found is not None
             served = Served(process, found[1].decode())

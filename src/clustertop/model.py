@@ -224,6 +224,16 @@ class Alert:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnCost:
+    """What watching costs on the console's machine."""
+
+    cpu_ratio: float
+    """Of one core, over the last second or so."""
+    memory_bytes: float
+    """Resident."""
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """What an operator's front end asks of a node's probe; travels back on the queue that poll reads."""
 

@@ -7,7 +7,8 @@ expected of them, the rules in force. Then, in the order in which they happened:
     L <node> <monotonic> <wall> <state> <json [stage, reason]>
     T <monotonic> <wall>                    the rules were evaluated
 
-Times are our clocks', written so that they read back to the same number. No address, user or key is kept.
+Times are our clocks', written so that they read back to the same number. The header keeps no
+address, user or key; what a link event says of a node that could not be reached may name its address.
 """
 
 from __future__ import annotations

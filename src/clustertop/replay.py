@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from clustertop.core import Core, Snapshot
 from clustertop.record import Recording, play
-from clustertop.session import OwnCost, OwnMeter
+from clustertop.session import OwnMeter
 from clustertop.settings import expect_gpus, expect_width
 from clustertop.store.view import Freshness
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-    from clustertop.model import Request, Transition
+    from clustertop.model import OwnCost, Request, Transition
 
 BATCH = 200
 """Steps after which a replay at full speed lets the console draw."""

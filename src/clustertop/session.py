@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import psutil
 
 from clustertop.clock import Clock, SystemClock
 from clustertop.core import Core, Snapshot, Tap
-from clustertop.model import LinkState
+from clustertop.model import LinkState, OwnCost
 from clustertop.poll.fleet import Fleet
 
 if TYPE_CHECKING:
@@ -27,15 +26,6 @@ Result = TypeVar("Result")
 
 SMALL_FLEET = 64
 """Up to this many nodes verdicts come twice a second; beyond it once."""
-
-
-@dataclass(frozen=True, slots=True)
-class OwnCost:
-    """What watching costs on this machine."""
-
-    cpu_ratio: float
-    """Of one core, since the last asking a second or more ago."""
-    memory_bytes: float
 
 
 class OwnMeter:

@@ -7,10 +7,9 @@ import random
 from dataclasses import dataclass, field
 
 from clustertop.core import Core, Snapshot
-from clustertop.model import LinkEvent, LinkState, NodeInfo, Request
+from clustertop.model import LinkEvent, LinkState, NodeInfo, OwnCost, Request
 from clustertop.rules.spec import builtin, check
 from clustertop.store.store import SPECS
-from clustertop.tui.source import OwnCost
 from clustertop.wire.frame import decode
 
 GPU_MOVING = ("util", "mem_used", "power_mw", "temp", "sm_mhz")

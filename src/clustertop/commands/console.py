@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from clustertop.config import Loaded
     from clustertop.plan import Plan
+    from clustertop.tui.source import Source
 
 
 def add_drawing(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +63,7 @@ async def show(plan: Plan, loaded: Loaded | None, args: argparse.Namespace) -> i
             return await draw(session, loaded, args)
 
 
-async def draw(source: object, loaded: Loaded | None, args: argparse.Namespace) -> int:
+async def draw(source: Source, loaded: Loaded | None, args: argparse.Namespace) -> int:
     """The console over *source*."""
     from clustertop.config import Console
     from clustertop.tui.app import run_console
@@ -70,6 +71,6 @@ async def draw(source: object, loaded: Loaded | None, args: argparse.Namespace) 
 
     console = loaded.config.console if loaded is not None else Console()
     return await run_console(
-        source, theme=args.theme or console.theme or DEFAULT,  # type: ignore[arg-type]
+        source, theme=args.theme or console.theme or DEFAULT,
         refresh_seconds=console.refresh_seconds, ascii=(console.ascii or None) if args.ascii is None else args.ascii,
         mouse=console.mouse if args.mouse is None else args.mouse)

@@ -25,7 +25,7 @@ from clustertop.tui.panes.nodes import NodesPane
 from clustertop.tui.panes.pcie import PciePane
 from clustertop.tui.panes.rdma import RdmaPane
 from clustertop.tui.picture import Picture
-from clustertop.tui.source import OwnCost, Source
+from clustertop.tui.source import Source
 from clustertop.tui.widgets.bars import Bar, Keys, Moment, Summary, Tabs
 from clustertop.tui.widgets.lines import LineView, Look
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from clustertop.tui.widgets.heatmap import HeatMap
     from clustertop.tui.widgets.table import Table
 
-__all__ = ["ConsoleApp", "OwnCost", "Source", "run_console"]
+__all__ = ["ConsoleApp", "Source", "run_console"]
 
 LOOK_SECONDS = 0.25
 """How often the source is looked at: so late at most is a snapshot drawn, and four times a second at most."""

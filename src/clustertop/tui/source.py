@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from clustertop.core import Snapshot
-    from clustertop.model import Request
-
-
-@dataclass(frozen=True, slots=True)
-class OwnCost:
-    """What watching costs on the console's machine."""
-
-    cpu_ratio: float
-    """Of one core, over the last seconds."""
-    memory_bytes: float
-    """Resident."""
+    from clustertop.model import OwnCost, Request
 
 
 class Source(Protocol):

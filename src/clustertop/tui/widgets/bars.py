@@ -13,8 +13,8 @@ from clustertop.tui.widgets.lines import BLANK, Line, LineView, Look, Span
 if TYPE_CHECKING:
     from textual import events
 
+    from clustertop.model import OwnCost
     from clustertop.tui.picture import Totals
-    from clustertop.tui.source import OwnCost
 
 
 class Bar(LineView):

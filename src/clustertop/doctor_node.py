@@ -157,7 +157,10 @@ def report(node: str, heard: Listener, lost: str = "") -> list[Finding]:
         findings.append(Finding("node.frames", "fail", text, _CURES[LinkState.PROBE_FAILED], node))
         return findings
     python = heard.facts.get("python")
-    if python:
+    if heard.facts.get("probe") == "sh":
+        text = "none of 3.6 or newer: its shell reads for us, nvidia-smi included"
+        findings.append(Finding("node.python", "warn", text, _CURES[LinkState.NO_PYTHON], node))
+    elif python:
         findings.append(Finding("node.python", "ok", f"Python {clean(str(python), 40)}", "", node))
     else:
         findings.append(Finding("node.python", "unknown", "the probe did not say which Python runs it", "", node))

@@ -62,7 +62,7 @@ async def servers(folder: Path, *scripts: Script) -> AsyncIterator[tuple[list[No
     def handler(script: Script) -> Callable[[asyncssh.SSHServerProcess[bytes]], Awaitable[None]]:
         async def handle(process: asyncssh.SSHServerProcess[bytes]) -> None:
             text = b""
-            while not text.endswith(b"exit 127\n}\n"):
+            while not text.endswith(b"nopython\n}\n"):
                 more = await process.stdin.read(65536)
                 assert more, "the launcher ended in another way than this server knows"
                 text += more

@@ -245,9 +245,11 @@ async def test_agent_that_is_gone_does_not_matter(server: Sshd, monkeypatch: pyt
 
 
 async def test_no_python(server: Sshd) -> None:
+    # The shell itself answers then: tests/shprobe.
     async with Opened(server.node(), server.settings(), candidates=("python9", "/nonexistent/*/python3")) as opened:
-        failure = await opened.fails()
-    assert (failure.state, failure.stage) == (LinkState.NO_PYTHON, "probe")
+        await opened.transport.open()
+        await until(lambda: opened.got.payloads)
+        assert (decode(opened.got.payloads[0]).h or {})["probe"] == "sh"
 
 
 async def test_a_python_that_is_too_old_or_broken_is_passed_over(server: Sshd, tmp_path: Path) -> None:
@@ -257,7 +259,9 @@ async def test_a_python_that_is_too_old_or_broken_is_passed_over(server: Sshd, t
     async with Opened(server.node(), server.settings(), candidates=(str(old), "python3")) as opened:
         await opened.transport.open()
     async with Opened(server.node(), server.settings(), candidates=(str(old),)) as opened:
-        assert (await opened.fails()).state is LinkState.NO_PYTHON
+        await opened.transport.open()
+        await until(lambda: opened.got.payloads)
+        assert "python" not in (decode(opened.got.payloads[0]).h or {})
 
 
 async def test_a_bundle_that_does_not_run_says_so(server: Sshd) -> None:

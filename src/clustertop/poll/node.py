@@ -10,6 +10,7 @@ from clustertop.model import LinkEvent, LinkState
 from clustertop.poll.backoff import Backoff
 from clustertop.text import clean
 from clustertop.wire.frame import Frame, FrameError, decode
+from clustertop.wire.shprobe import NOTE as SH_NOTE
 from clustertop.wire.transport import REASON_LIMIT, LinkFailure, PollSettings, Transport
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class NodeLink:
         "_last",
         "_noted",
         "_now",
+        "_remark",
         "_retry",
         "_settings",
         "_sink",
@@ -115,6 +117,7 @@ class NodeLink:
         self._gap = False
         self._good = 0
         self._noted = False
+        self._remark = ""
         self.frames = 0
         """Good frames delivered."""
         self.bad = 0
@@ -179,6 +182,7 @@ class NodeLink:
                 return
             self._base = base
             self._gap = False
+            self._remark = SH_NOTE if (frame.h or {}).get("probe") == "sh" else ""
         self._last = at
         self.frames += 1
         self._bad = 0
@@ -258,12 +262,12 @@ class NodeLink:
             self._backoff.reset()
             self._good = 0
             if not self._noted:
-                self._emit(LinkState.UP, "frames")
+                self._emit(LinkState.UP, "frames", self._remark)
                 return
         self._good += 1
         if self._good >= GOOD_AGAIN:
             self._noted = False
-            self._emit(LinkState.UP, "frames")
+            self._emit(LinkState.UP, "frames", self._remark)
 
     def _on_bad(self, words: str, sample: bytes) -> None:
         self.bad += 1

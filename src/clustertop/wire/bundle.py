@@ -92,7 +92,6 @@ exec "$p" -ISB -c '%s' "$n"
 fi
 done
 printf '\\n@@CT1 %%s %%s@@\\n' "$n" nopython
-exit 127
 }
 """
 

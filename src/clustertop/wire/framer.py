@@ -71,6 +71,10 @@ class Framer:
         if begin < len(data):
             self._keep(data[begin:])
 
+    def redirect(self, on_payload: Callable[[bytes], None]) -> None:
+        """Give payloads to another from now on."""
+        self._payload = on_payload
+
     def close(self) -> None:
         """The stream ended: what is left of a line is truncated or noise."""
         self._take(b"")

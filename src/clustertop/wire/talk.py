@@ -9,6 +9,7 @@ from clustertop.model import LinkState
 from clustertop.text import clean
 from clustertop.wire import bundle
 from clustertop.wire.framer import Framer
+from clustertop.wire.shprobe import ShProbe
 from clustertop.wire.transport import Ending, LinkFailure
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class Talk:
         """The version that the node's Python gave."""
         self.ending = Ending()
         self._settings = settings
+        self._receiver = receiver
+        self._sh: ShProbe | None = None
         self._write: Callable[[bytes], None] | None = None
         self._body = body
         self._candidates = candidates
@@ -56,7 +59,11 @@ class Talk:
 
     def request(self, request: Mapping[str, object]) -> None:
         """Send one request; dropped before the probe is ready and after its end."""
-        if self._write is not None and self.python and not self.ended.done():
+        if self._write is None or self.ended.done():
+            return
+        if self._sh is not None:
+            self._sh.request(request)
+        elif self.python:
             self._write(bundle.request_line(request))
 
     def finish(self, lost: str = "") -> None:
@@ -64,19 +71,25 @@ class Talk:
         if self.ended.done():
             return
         self._framer.close()
-        stage = "frames" if self.python else "probe"
+        stage = "frames" if self._running else "probe"
         if lost:
             failure = LinkFailure(LinkState.UNREACHABLE, stage, lost)
         else:
-            what = "the probe ended" if self.python else "the login shell ended before the probe was ready"
+            what = "the probe ended" if self._running else "the login shell ended before the probe was ready"
             failure = LinkFailure(LinkState.PROBE_FAILED, stage, self.ending.words(what))
         self._fail(failure)
 
     def stop(self) -> None:
         """We let go of it: what comes after this is no failure."""
-        self._fail(LinkFailure(LinkState.CLOSED, "frames" if self.python else "probe", "closed by us"))
+        self._fail(LinkFailure(LinkState.CLOSED, "frames" if self._running else "probe", "closed by us"))
+
+    @property
+    def _running(self) -> bool:
+        return bool(self.python) or (self._sh is not None and self.ready.done())
 
     def _fail(self, failure: LinkFailure) -> None:
+        if self._sh is not None:
+            self._sh.stop()
         if not self.ended.done():
             self.ended.set_result(failure)
         if not self.ready.done():
@@ -91,7 +104,14 @@ class Talk:
             self._write(bundle.bundle(args, self._body))
             if not self.ready.done():
                 self.ready.set_result(None)
-        elif word == b"nopython":
-            self._fail(LinkFailure(LinkState.NO_PYTHON, "probe", "no Python 3.6 or newer was found there"))
+        elif word == b"nopython" and self._sh is None and self._write is not None:
+            # The shell has read the launcher to its end and waits for the next command: that is the other probe.
+            self._sh = ShProbe(self._settings, self.nonce, self._write, self._receiver.on_payload)
+            self._framer.redirect(self._sh.on_payload)
+            self._sh.send_script()
+        elif word == b"shready" and self._sh is not None and not self.ended.done():
+            self._sh.start()
+            if not self.ready.done():
+                self.ready.set_result(None)
         elif word == b"failed":
             self.ending.failed = clean(rest, 300)

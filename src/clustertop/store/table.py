@@ -191,9 +191,16 @@ class Table:
         self.last[:, row] = self.last_time[:, row] = self.growth[:, row] = np.nan
         self.grown[:, row] = 0.0
 
-    def new_baseline(self, node: int) -> None:
-        """The node booted: its counters start again, whatever they show."""
+    def new_baseline(self, node: int, *, forget: bool = False) -> None:
+        """The node booted: its counters start again, whatever they show.
+
+        Args:
+            node: index of the node.
+            forget: what they grew by so far is no longer growth since they were first seen.
+        """
         rows = self.of_node.get(node, [])
+        if forget:
+            self.grown[:, rows] = 0.0
         self.last[:, rows] = np.nan
         self.last_time[:, rows] = np.nan
 

@@ -233,6 +233,13 @@ class Alert:
     hint: str = ""
     id: str = ""
     """The same as long as it lasts, whatever it becomes."""
+    on: tuple[int, ...] = ()
+    """Numbers of the nodes that it is about."""
+
+    @property
+    def where(self) -> str:
+        """The node that it is about, or the parent of several."""
+        return self.thing.node or self.thing.label
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,7 +244,8 @@ class Correlator:
         rule, state = self._rules[one.rule], self._verdicts[one.rule]
         return Alert(
             one.rule, rule.title, one.severity, one.thing, -1, messages.many(state, view, one),
-            float(len(one.rows)), None, "", since, since_wall, messages.labels(rule, view, one), rule.hint, alert_id)
+            float(len(one.rows)), None, "", since, since_wall, messages.labels(rule, view, one), rule.hint, alert_id,
+            tuple(sorted(one.nodes)))
 
     def _verdict(
         self, view: FleetView, name: str, row: int, alert_id: str, severity: Severity | None = None
@@ -260,7 +261,7 @@ class Correlator:
             name, rule.title, level, Thing(rule.table, view.nodes[node].name, table.keys[row], table.labels[row]),
             row, messages.firing(name, rule, view, row, value), value, limit, table.spec.metric(rule.metric).unit,
             float(state.since[row]), float(state.since_wall[row]), messages.members(name, view, row), rule.hint,
-            alert_id)
+            alert_id, (node,))
 
 
 def _verdicts(one: Wanted) -> list[tuple[str, int]]:

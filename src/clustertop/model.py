@@ -193,7 +193,8 @@ class Transition:
     """Seconds since the epoch, for display."""
     kind: str
     """``raised``, ``worsened``, ``eased``, ``cleared``; ``spread``: it now stands for more; ``folded``: it is part of
-    the alert *into* from now on; ``remains``: shown again, as what it was part of is over."""
+    the alert *into* from now on; ``remains``: shown again, as what it was part of, or a silence, is over;
+    ``acknowledged``, ``silenced``, ``dismissed``: an operator did that."""
     rule: str
     severity: Severity
     """After the change; of a cleared one, what it was."""
@@ -210,6 +211,8 @@ class Transition:
     """Of ``folded``: the id of the alert that it is part of."""
     members: int = 0
     """How many things the alert stands for beside the one it names; 0: it stands for that one."""
+    quiet: bool = False
+    """The alert is acknowledged or silenced: for the log, nobody has to be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +238,11 @@ class Alert:
     """The same as long as it lasts, whatever it becomes."""
     on: tuple[int, ...] = ()
     """Numbers of the nodes that it is about."""
+    acked: bool = False
+    """Somebody knows of it, and it is no worse since."""
+    silenced: bool = False
+    note: str = ""
+    """The reason that was given for either."""
 
     @property
     def where(self) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from clustertop.inventory import Inventory
     from clustertop.rules.spec import Rule
@@ -26,4 +27,6 @@ class Plan:
     expect_gpus: ExpectGpus | None = None
     freshness: Freshness | None = None
     title: str = ""
+    state: Path | None = None
+    """Where acknowledgements, known devices and firing alerts outlive the run; None: they do not."""
     notes: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ import psutil
 
 from clustertop.clock import Clock, SystemClock
 from clustertop.core import Core, Snapshot, Tap
+from clustertop.memory import Memory
 from clustertop.model import LinkState, OwnCost
 from clustertop.poll.fleet import Fleet
 
@@ -60,10 +61,12 @@ class Session:
         tap: gets the raw stream, for a recording.
         clock: ours.
         tick_seconds: time between two evaluations; None: by the size of the fleet.
+        keep: whether what this session learns outlives it; what was learnt before holds either way.
     """
 
     def __init__(
-        self, plan: Plan, *, tap: Tap | None = None, clock: Clock | None = None, tick_seconds: float | None = None
+        self, plan: Plan, *, tap: Tap | None = None, clock: Clock | None = None, tick_seconds: float | None = None,
+        keep: bool = True,
     ) -> None:
         self.plan = plan
         self.title = plan.title
@@ -72,6 +75,7 @@ class Session:
                          expect_gpus=plan.expect_gpus, freshness=plan.freshness, tap=tap)
         self._clock = clock or SystemClock()
         self._tick = tick_seconds or (0.5 if len(plan.inventory.nodes) <= SMALL_FLEET else 1.0)
+        self._memory = Memory(plan.state, self.core, keep=keep) if plan.state is not None else None
         self._fleet = Fleet(
             plan.inventory.nodes, plan.settings, self, self._clock, unchecked=plan.inventory.unchecked)
         self._ticker: asyncio.Task[None] | None = None
@@ -114,8 +118,8 @@ class Session:
     @property
     def notes(self) -> tuple[str, ...]:
         """What must stay in sight: the plan's notes, and why nothing more is recorded where that is so."""
-        ended = self._tap.note if self._tap is not None else ""
-        return (*self.plan.notes, ended) if ended else self.plan.notes
+        said = (self._tap.note if self._tap is not None else "", self._memory.note if self._memory is not None else "")
+        return (*self.plan.notes, *(note for note in said if note))
 
     def cost(self) -> OwnCost | None:
         """What watching costs here; None before it is known."""
@@ -150,6 +154,8 @@ class Session:
 
     async def __aenter__(self) -> Self:
         """Start polling. Raises DescriptorLimitError."""
+        if self._memory is not None:
+            self._memory.recall(self._clock.monotonic(), self._clock.wall())
         await self._fleet.__aenter__()
         self._ticker = asyncio.create_task(self._run(), name="tick")
         return self
@@ -166,6 +172,8 @@ class Session:
                 if not ticker.cancelled():
                     bug = ticker.exception()
         await self._fleet.__aexit__(kind, error, trace)
+        if self._memory is not None:
+            await self._memory.close()
         if bug is not None and error is None:
             raise bug
 
@@ -178,6 +186,8 @@ class Session:
         frozen = False
         while True:
             self.evaluate()
+            if self._memory is not None:
+                self._memory.look(self._clock.monotonic())
             if not frozen and self._settled(1):
                 frozen = True
                 _spare_the_collector()

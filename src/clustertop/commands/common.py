@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
+    from pathlib import Path
 
     from clustertop.config import Loaded
     from clustertop.plan import Plan
@@ -42,6 +43,8 @@ def add_hosts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-c", "--config", metavar="FILE", help="another configuration file")
     parser.add_argument("--hosts-file", metavar="FILE", help="a file with one entry of HOSTS a line")
     parser.add_argument("--interval", type=float, metavar="SECONDS", help="time between two readings of a node (2)")
+    parser.add_argument("--state", metavar="FILE", help="where known devices, acknowledgements and firing alerts are "
+                        'kept over restarts; "none": nowhere (with a config: beside your other state; else none)')
     parser.add_argument("--unsafe", action="store_true", default=None,
                         help="allow intervals below 1 second, which cost the nodes more")
 
@@ -57,6 +60,7 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
     from clustertop.plan import Plan
     from clustertop.rules.spec import apply, builtin
     from clustertop.settings import expect_gpus, expect_width, poll_settings
+    from clustertop.state import default_path
     from clustertop.store.view import Freshness
 
     rules = builtin()
@@ -70,8 +74,18 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
         notes.append(f"host keys are not checked for {len(inventory.unchecked)} nodes: {few}")
     plan = Plan(
         inventory, poll_settings(loaded), apply(rules, loaded.config.rules), expect_width(inventory),
-        expect_gpus(inventory), Freshness(poll.late_intervals, poll.stale_intervals), notes=tuple(notes))
+        expect_gpus(inventory), Freshness(poll.late_intervals, poll.stale_intervals), notes=tuple(notes),
+        state=_state(args.state, loaded, default_path))
     return plan, loaded
+
+
+def _state(wanted: str | None, loaded: Loaded, default_path: Callable[[Path], Path]) -> Path | None:
+    """Where the state is kept: as asked for; else, for the fleet of a config, in its usual place."""
+    from pathlib import Path
+
+    if wanted:
+        return None if wanted == "none" else Path(wanted).expanduser()
+    return default_path(loaded.path) if loaded.path is not None else None
 
 
 def run_async(main: Coroutine[object, object, int]) -> int:

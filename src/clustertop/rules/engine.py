@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from clustertop.model import Severity
 from clustertop.rules.domains import Domains
 from clustertop.rules.group import Correlator
 from clustertop.rules.verdicts import Verdicts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -34,11 +35,10 @@ _MOVED = frozenset({"remains", "folded"})
 class Engine:
     """Feed it views in order; it gives back what changed."""
 
-    def __init__(self, rules: Mapping[str, Rule]) -> None:
+    def __init__(self, rules: Mapping[str, Rule], nodes: Sequence[NodeInfo] = ()) -> None:
         self.rules = dict(rules)
         self._verdicts = {name: Verdicts(name, rule) for name, rule in rules.items() if rule.enabled}
-        self._nodes: tuple[NodeInfo, ...] = ()
-        self._correlator = Correlator(self._verdicts, Domains(()))
+        self._correlator = Correlator(self._verdicts, Domains(nodes))
         self._keys: dict[str, tuple[str, ...]] = {}
         self._scopes: dict[str, NDArray[np.bool_]] = {}
         self._last: float | None = None
@@ -51,10 +51,6 @@ class Engine:
 
     def evaluate(self, view: FleetView) -> list[Transition]:
         """Judge *view*; returns the transitions since the last one: worst first, then what only moved."""
-        if view.nodes is not self._nodes:
-            self._nodes = view.nodes
-            self._scopes = {}
-            self._correlator = Correlator(self._verdicts, Domains(view.nodes))
         self._resume(view)
         for name, table in view.tables.items():
             self._follow(name, table)
@@ -75,6 +71,40 @@ class Engine:
     def inside(self, view: FleetView, alert: Alert) -> list[Alert]:
         """Every verdict that *alert* stands for, worst first."""
         return self._correlator.inside(view, alert)
+
+    def firing(self) -> Iterator[tuple[str, int, Severity, float, float]]:
+        """Every verdict that fires: rule, row, severity, since when (epoch seconds), reading."""
+        for name, state in self._verdicts.items():
+            for row in state.firing.tolist():
+                yield name, row, Severity(int(state.level[row])), float(state.since_wall[row]), float(state.value[row])
+
+    def fires(self, rule: str, thing: str) -> bool:
+        """Whether *rule* fires on the thing of that id, whatever alert stands for it."""
+        return rule in self._verdicts and self._correlator.fires(rule, thing)
+
+    def restore(
+        self, rule: str, row: int, severity: Severity, since: float, since_wall: float, value: float
+    ) -> bool:
+        """Take up a verdict of before a restart: only a good reading ends it. False: there is no such rule now."""
+        state = self._verdicts.get(rule)
+        if state is None:
+            return False
+        state.restore(row, severity, since, since_wall, value)
+        self._correlator.restored(rule, row)
+        return True
+
+    def dismiss(self, alert: Alert) -> list[tuple[str, int]]:
+        """What *alert* is about is as it should be from now on, until it has been good and fails again.
+
+        Returns (table, row) of what it was about.
+        """
+        rows = self._correlator.rows_of(alert)
+        state = self._verdicts.get(alert.rule)
+        if state is None or not len(rows):
+            return []
+        state.dismiss(rows)
+        self._correlator.dismissed(alert.rule, rows)
+        return [(state.rule.table, row) for row in rows.tolist()]
 
     def severity(self, view: FleetView, table: str) -> NDArray[np.uint8]:
         """Highest firing severity of each row of *table*, [rows], whatever alert it is part of."""

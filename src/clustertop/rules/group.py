@@ -22,6 +22,8 @@ from clustertop.rules.gather import Wanted, wanted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numpy.typing import NDArray
+
     from clustertop.rules.domains import Domains
     from clustertop.rules.spec import Rule
     from clustertop.rules.verdicts import Change, Verdicts
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     Key = tuple[str, str]
     """Rule and thing."""
+    Rows = NDArray[np.intp]
 
 SPREAD = 2
 """An alert that has grown by this factor since it was last told of is told of again."""
@@ -54,7 +57,9 @@ class Correlator:
         self._live: dict[Key, _Live] = {}
         self._lingering: dict[str, dict[int, float]] = {}
         self._told: set[tuple[str, int]] = set()
-        self._waiting = False
+        self._view: FleetView | None = None
+        self.stale = False
+        """Something was changed from outside: look again."""
 
     # -- what front ends read ------------------------------------------------------------------------------------
 
@@ -77,12 +82,37 @@ class Correlator:
         return sorted(out, key=lambda one: (
             one.rule != alert.rule, -one.severity, one.thing.node, one.rule, one.thing.id))
 
+    def rows_of(self, alert: Alert) -> Rows:
+        """Rows of the alert's own rule that it stands for."""
+        live = self._live.get((alert.rule, alert.thing.id))
+        return np.empty(0, np.intp) if live is None else live.wanted.rows
+
+    def fires(self, rule: str, thing: str) -> bool:
+        """Whether *rule* fires on the thing of that id in the newest view."""
+        view, state = self._view, self._verdicts[rule]
+        if view is None:
+            return False
+        table = view[state.rule.table]
+        return any(Thing(state.rule.table, view.nodes[int(table.node[row])].name, table.keys[row], "").id == thing
+                   for row in state.firing.tolist())
+
+    def restored(self, rule: str, row: int) -> None:
+        """A verdict of before a restart: it has been told."""
+        self._told.add((rule, row))
+        self.stale = True
+
+    def dismissed(self, rule: str, rows: Rows) -> None:
+        """These verdicts are no more, and would be news again."""
+        self._told.difference_update((rule, row) for row in rows.tolist())
+        self.stale = True
+
     # -- what the engine feeds it --------------------------------------------------------------------------------
 
     def update(self, view: FleetView, changes: Mapping[str, Change]) -> list[Transition]:
         """Take the verdicts as they stand; returns what changed for the operator."""
+        self._view = view
         moved = self._linger(view, changes)
-        if not (moved or changes or self._waiting):
+        if not (moved or changes or self.stale):
             return []
         for name, change in changes.items():
             self._told.difference_update((name, row) for row in change.cleared)
@@ -90,13 +120,13 @@ class Correlator:
         home = {(name, row): one for one in goal.values() for name, row in _verdicts(one)}
         out: list[Transition] = []
         heirs, folded = self._part(view, goal, home, causes, out)
-        self._waiting = False
+        self.stale = False
         for key, one in goal.items():
             live = self._live.get(key)
             if live is not None:
                 self._keep(view, live, one, out)
             elif one.waits and key not in heirs:
-                self._waiting = True
+                self.stale = True
             else:
                 self._begin(view, one, heirs.get(key), out)
         for live, key in folded:

@@ -91,6 +91,7 @@ class Verdicts:
         self.since_wall = np.full(0, np.nan)
         self.value = np.full(0, np.nan)
         self._active: Rows = np.empty(0, np.intp)
+        self._dismissed: Rows = np.empty(0, np.intp)
         self.values = np.full(0, np.nan)
         self.touched = 0
 
@@ -131,6 +132,11 @@ class Verdicts:
         self.since[row], self.since_wall[row], self.value[row] = since, since_wall, value
         self._active = np.union1d(self._active, [row]).astype(np.intp)
 
+    def dismiss(self, rows: Rows) -> None:
+        """What these rows say is as it should be, until they have read well and fail again."""
+        self.forget(rows)
+        self._dismissed = np.union1d(self._dismissed, rows).astype(np.intp)
+
     def forget(self, rows: Rows) -> None:
         """These rows stand for other things now."""
         rows = rows[rows < len(self.level)]
@@ -139,6 +145,7 @@ class Verdicts:
         for streak in (*self._raising, self._clearing, self._easing):
             streak.since[rows] = np.nan
         self._active = np.setdiff1d(self._active, rows)
+        self._dismissed = np.setdiff1d(self._dismissed, rows)
 
     def restart(self, rows: Mask) -> None:
         """What is on its way in *rows* starts anew: nothing was watched in between."""
@@ -165,6 +172,10 @@ class Verdicts:
             near = np.asarray(self.rule.breach(values, self._nearest), np.bool_)
         if scope is not None:
             near &= scope
+        if len(self._dismissed):
+            well = ~np.isnan(values[self._dismissed]) & ~near[self._dismissed]
+            self._dismissed = self._dismissed[~well]
+            near[self._dismissed] = False
         near[self._active] = True
         rows = np.flatnonzero(near)
         self.touched = len(rows)

@@ -122,6 +122,19 @@ class Store:
             node.reach = 0.0
         self.generation += 1
 
+    def expect(self, number: int, name: str, key: str, attrs: Mapping[str, Attr]) -> int | None:
+        """Expect a thing that node *number* had before: it is missing until it is listed.
+
+        Returns its row; None where there is no such table or no room.
+        """
+        table = self.tables.get(name)
+        if table is None:
+            return None
+        row = table.expect(number, clean(key, 128), {clean(name, 40): _attr(value) for name, value in attrs.items()})
+        if row is not None and name == "port" and not table.present[row]:
+            table.values[table.spec.index["was_up"], row] = 1.0
+        return row
+
     def frame(self, number: int, at: float, wall: float, frame: Frame) -> bool:
         """Take a frame of node *number* that arrived at *at* (our monotonic clock) and *wall* (epoch seconds).
 
@@ -281,9 +294,11 @@ class Store:
         for table in self.tables.values():
             table.refresh()
         gpus, ports, nodes = (self.tables[name] for name in ("gpu", "port", "node"))
-        gpu.derive(gpus.columns, self._failed(gpus, "gpu"), gpus.node_time[: gpus.rows])
+        unheard = np.isinf(gpus.read_at[: gpus.rows]) & ~gpus.present[: gpus.rows]
+        gpu.derive(gpus.columns, self._failed(gpus, "gpu") | unheard, gpus.node_time[: gpus.rows])
         self._paths.derive()
-        rdma.derive(ports.columns, self._flags("port", lambda attrs: bool(attrs.get("physfn"))))
+        rdma.derive(ports.columns, self._flags("port", lambda attrs: bool(attrs.get("physfn"))),
+                    ~np.isinf(ports.read_at[: ports.rows]))
         self._ports.derive(now)
         judge_nodes(nodes.columns, ports.columns)
         self._net()

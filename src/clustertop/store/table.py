@@ -175,6 +175,16 @@ class Table:
         self.changed = True
         return row
 
+    def expect(self, node: int, key: str, attrs: Mapping[str, Attr]) -> int | None:
+        """Return the row of a thing that *node* had before; it is missing until the node lists it."""
+        row = self.index.get((node, key))
+        if row is None:
+            row = self.add(node, key, attrs)
+            if row is not None:
+                self.present[row] = False
+                self.raw_why[:, row] = Why.MISSING
+        return row
+
     def say(self, row: int, attrs: Mapping[str, Attr]) -> None:
         """Replace a row's attributes."""
         self.attrs[row] = attrs
@@ -428,7 +438,8 @@ class Table:
         level[age > freshness.late_intervals * interval + GRACE_SECONDS] = LATE
         stale = ~self.fresh(now, freshness)
         level[stale] = STALE
-        gone = stale & self.present[rows]
+        # What is no longer listed keeps what was said of it; what was never heard of on this run says nothing.
+        gone = stale & (self.present[rows] | np.isinf(age))
         if gone.any():
             kept = [self.spec.index[name] for name in keep]
             columns = np.setdiff1d(np.arange(len(values)), kept)

@@ -194,14 +194,19 @@ def transition_line(change: Transition) -> str:
 
 
 def transition_json(change: Transition) -> str:
-    """One transition as one line of JSON; the keys are a contract."""
-    return json_text({
+    """One transition as one line of JSON."""
+    return json_text(transition_object(change))
+
+
+def transition_object(change: Transition) -> dict[str, object]:
+    """A transition for JSON; the keys are a contract."""
+    return {
         "at": iso(change.wall), "kind": change.kind, "rule": change.rule, "severity": change.severity.name.lower(),
         "node": change.thing.node, "table": change.thing.table, "thing": change.thing.key, "label": change.thing.label,
         "message": change.message, "value": change.value, "limit": change.limit, "unit": change.unit,
         "since": iso(change.wall - (change.at - change.since)), "alert": change.alert, "into": change.into or None,
-        "members": change.members,
-    })
+        "members": change.members, "quiet": change.quiet,
+    }
 
 
 def alert_object(alert: Alert) -> dict[str, object]:
@@ -210,7 +215,8 @@ def alert_object(alert: Alert) -> dict[str, object]:
         "rule": alert.rule, "title": alert.title, "severity": alert.severity.name.lower(), "node": alert.thing.node,
         "table": alert.thing.table, "thing": alert.thing.key, "label": alert.thing.label, "message": alert.message,
         "value": alert.value, "limit": alert.limit, "unit": alert.unit, "since": iso(alert.since_wall),
-        "members": list(alert.members), "hint": alert.hint, "alert": alert.id,
+        "members": list(alert.members), "hint": alert.hint, "alert": alert.id, "acknowledged": alert.acked,
+        "silenced": alert.silenced, "note": alert.note or None,
     }
 
 

@@ -75,6 +75,9 @@ class Session:
                          expect_gpus=plan.expect_gpus, freshness=plan.freshness, tap=tap)
         self._clock = clock or SystemClock()
         self._tick = tick_seconds or (0.5 if len(plan.inventory.nodes) <= SMALL_FLEET else 1.0)
+        self._ways = tuple(plan.outlets()) if keep and plan.outlets is not None else ()
+        for way in self._ways:
+            self.core.listen(way.tell)
         self._memory = Memory(plan.state, self.core, keep=keep) if plan.state is not None else None
         self._fleet = Fleet(
             plan.inventory.nodes, plan.settings, self, self._clock, unchecked=plan.inventory.unchecked)
@@ -118,7 +121,8 @@ class Session:
     @property
     def notes(self) -> tuple[str, ...]:
         """What must stay in sight: the plan's notes, and why nothing more is recorded where that is so."""
-        said = (self._tap.note if self._tap is not None else "", self._memory.note if self._memory is not None else "")
+        said = (self._tap.note if self._tap is not None else "", self._memory.note if self._memory is not None else "",
+                *(way.note for way in self._ways))
         return (*self.plan.notes, *(note for note in said if note))
 
     def cost(self) -> OwnCost | None:
@@ -174,6 +178,8 @@ class Session:
         await self._fleet.__aexit__(kind, error, trace)
         if self._memory is not None:
             await self._memory.close()
+        if self._ways:
+            await asyncio.gather(*(way.close() for way in self._ways))
         if bug is not None and error is None:
             raise bug
 

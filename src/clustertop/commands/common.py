@@ -57,6 +57,7 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
     """
     from clustertop.config import load
     from clustertop.inventory import resolve
+    from clustertop.notify import outlets
     from clustertop.plan import Plan
     from clustertop.rules.spec import apply, builtin
     from clustertop.settings import expect_gpus, expect_width, poll_settings
@@ -72,10 +73,11 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
     if inventory.unchecked:
         few = ", ".join(sorted(inventory.unchecked)[:3]) + (" ..." if len(inventory.unchecked) > 3 else "")
         notes.append(f"host keys are not checked for {len(inventory.unchecked)} nodes: {few}")
+    state = _state(args.state, loaded, default_path)
     plan = Plan(
         inventory, poll_settings(loaded), apply(rules, loaded.config.rules), expect_width(inventory),
         expect_gpus(inventory), Freshness(poll.late_intervals, poll.stale_intervals), notes=tuple(notes),
-        state=_state(args.state, loaded, default_path))
+        outlets=outlets(loaded, state), state=state)
     return plan, loaded
 
 

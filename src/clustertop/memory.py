@@ -32,6 +32,66 @@ _KEPT = {
 """The tables whose things are remembered, and what is kept of each."""
 
 
+class Devices:
+    """What a fleet's nodes have, learnt from its core."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._known: dict[str, dict[tuple[str, str], Device]] = {}
+        self._well = {name: np.full(0, np.nan) for name in _KEPT}
+
+    def adopt(self, devices: Mapping[str, tuple[Device, ...]]) -> None:
+        """Begin with these, by node."""
+        self._known = {node: {(one.table, one.key): one for one in mine} for node, mine in devices.items()}
+
+    def learn(self, now: float) -> bool:
+        """Take what has been well for long enough at *now* (our monotonic clock); returns whether there is any."""
+        store, new = self._core.store, False
+        for name in _KEPT:
+            table = store.tables[name]
+            columns, since = table.columns, self._well[name]
+            if table.rows > len(since):
+                since = self._well[name] = np.pad(since, (0, table.rows - len(since)), constant_values=np.nan)
+            well = _well(name, columns.present, columns.col("presence" if name == "gpu" else "link"),
+                         columns.col("virtual") if name == "port" else None)
+            well &= now - table.read_at[: table.rows] < ACCEPT_SECONDS
+            since[~well] = np.nan
+            since[well & np.isnan(since)] = now
+            for row in np.flatnonzero(now - since >= ACCEPT_SECONDS).tolist():
+                node = store.nodes[int(table.node[row])].name
+                mine = self._known.setdefault(node, {})
+                key = (name, table.keys[row])
+                if key not in mine:
+                    mine[key] = Device(name, table.keys[row], _few(name, table.attrs[row]))
+                    new = True
+        return new
+
+    def forget(self) -> bool:
+        """Drop what operators dismissed; returns whether there was any."""
+        dismissed, self._core.dismissed = self._core.dismissed, []
+        for name, row in dismissed:
+            table = self._core.store.tables[name]
+            node = self._core.store.nodes[int(table.node[row])].name
+            self._known.get(node, {}).pop((name, table.keys[row]), None)
+        return bool(dismissed)
+
+    def state(self) -> State:
+        """All that a next run needs to know."""
+        core = self._core
+        firing = []
+        for rule, row, severity, since, value in core.engine.firing():
+            table = core.store.tables[core.engine.rules[rule].table]
+            name = table.spec.name
+            firing.append(Firing(
+                rule, core.store.nodes[int(table.node[row])].name, name, table.keys[row],
+                _few(name, table.attrs[row]), int(severity), since, None if np.isnan(value) else value))
+        hands = core.hands
+        return State(
+            acks=tuple(hands.acks.values()), silences=tuple(hands.silences.values()), dropped=dict(hands.dropped),
+            devices={node: tuple(devices.values()) for node, devices in sorted(self._known.items())},
+            firing=tuple(firing))
+
+
 class Memory:
     """Joins a core to its state file. Nothing of it is on the path of a frame.
 
@@ -46,8 +106,7 @@ class Memory:
         self._file = StateFile(path)
         self._core = core
         self._failed = ""
-        self._devices: dict[str, dict[tuple[str, str], Device]] = {}
-        self._well = {name: np.full(0, np.nan) for name in _KEPT}
+        self._devices = Devices(core)
         self._learned = self._saved_at = float("-inf")
         self._hands = 0
         self._changed = False
@@ -62,8 +121,7 @@ class Memory:
     def recall(self, now: float, wall: float) -> None:
         """Bring back what the file holds, before the first evaluation."""
         state = self._file.load()
-        self._devices = {node: {(one.table, one.key): one for one in devices}
-                         for node, devices in state.devices.items()}
+        self._devices.adopt(state.devices)
         if not self._keep:
             state = State(devices=state.devices)
         if state != State():
@@ -76,13 +134,13 @@ class Memory:
             return
         if now - self._learned >= LEARN_SECONDS:
             self._learned = now
-            self._learn(now)
-        self._forget()
+            self._changed |= self._devices.learn(now)
+        self._changed |= self._devices.forget()
         if self._core.hands.changed != self._hands or self._file.moved():
             self._changed = True
         if self._changed and now - self._saved_at >= SAVE_SECONDS and (self._writing is None or self._writing.done()):
             self._saved_at, self._changed = now, False
-            state, self._hands = self._state(), self._core.hands.changed
+            state, self._hands = self._devices.state(), self._core.hands.changed
             self._writing = asyncio.create_task(self._write(state), name="state")
 
     async def close(self) -> None:
@@ -92,7 +150,7 @@ class Memory:
         if self._writing is not None:
             await asyncio.wait({self._writing})
         if self._changed or self._core.hands.changed != self._hands:
-            await self._write(self._state())
+            await self._write(self._devices.state())
 
     async def _write(self, state: State) -> None:
         try:
@@ -107,49 +165,6 @@ class Memory:
 
     def _moved(self, changes: list[Transition]) -> None:
         self._changed = True
-
-    def _state(self) -> State:
-        core = self._core
-        firing = []
-        for rule, row, severity, since, value in core.engine.firing():
-            table = core.store.tables[core.engine.rules[rule].table]
-            name = table.spec.name
-            firing.append(Firing(
-                rule, core.store.nodes[int(table.node[row])].name, name, table.keys[row],
-                _few(name, table.attrs[row]), int(severity), since, None if np.isnan(value) else value))
-        hands = core.hands
-        return State(
-            acks=tuple(hands.acks.values()), silences=tuple(hands.silences.values()), dropped=dict(hands.dropped),
-            devices={node: tuple(devices.values()) for node, devices in sorted(self._devices.items())},
-            firing=tuple(firing))
-
-    def _learn(self, now: float) -> None:
-        store = self._core.store
-        for name in _KEPT:
-            table = store.tables[name]
-            columns, known = table.columns, self._well[name]
-            if table.rows > len(known):
-                known = self._well[name] = np.pad(known, (0, table.rows - len(known)), constant_values=np.nan)
-            well = _well(name, columns.present, columns.col("presence" if name == "gpu" else "link"),
-                         columns.col("virtual") if name == "port" else None)
-            well &= now - table.read_at[: table.rows] < ACCEPT_SECONDS
-            known[~well] = np.nan
-            known[well & np.isnan(known)] = now
-            for row in np.flatnonzero(now - known >= ACCEPT_SECONDS).tolist():
-                node = store.nodes[int(table.node[row])].name
-                mine = self._devices.setdefault(node, {})
-                key = (name, table.keys[row])
-                if key not in mine:
-                    mine[key] = Device(name, table.keys[row], _few(name, table.attrs[row]))
-                    self._changed = True
-
-    def _forget(self) -> None:
-        for name, row in self._core.dismissed:
-            table = self._core.store.tables[name]
-            node = self._core.store.nodes[int(table.node[row])].name
-            self._devices.get(node, {}).pop((name, table.keys[row]), None)
-            self._changed = True
-        self._core.dismissed.clear()
 
 
 def _well(

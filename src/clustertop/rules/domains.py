@@ -62,6 +62,9 @@ class Domains:
             Domain(kind, name, numbers, tuple(f"{other} {title}" for other, title in more if other != "fleet"))
             for numbers, ((kind, name), *more) in same.items()
         ), key=lambda domain: domain.order))
+        self.widest: tuple[Domain, ...] = tuple(sorted(self.all, key=lambda domain: (
+            domain.kind == "fleet", -len(domain.nodes), _ORDER[domain.kind], domain.name)))
+        """The largest first, but the fleet last."""
         self._of: list[list[Domain]] = [[] for _ in nodes]
         for domain in self.all:
             for number in domain.nodes:

@@ -145,7 +145,7 @@ class Engine:
         elif rule.settles:
             held = settling.get(rule.table)
             if held is None:
-                held = settling[rule.table] = (view.settling_of(table.spec.group) > view.at)[table.node]
+                held = settling[rule.table] = view.settling_of(rule.table) > view.at
             if not held.any():
                 held = None
         return state.evaluate(table.col(rule.metric), table.reads, view.at, view.wall, self._scope(state, view), held)

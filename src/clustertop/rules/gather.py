@@ -114,19 +114,13 @@ class _Gathering:
         known = np.zeros(len(self._view.nodes), np.bool_)
         known[table.node[: len(judged)][judged]] = True
         left = set(failing)
-        if len(failing) >= together.least:
-            for domain, mine in self._domains.together(
-                    failing, known, together.share, together.least, together.many):
+        for domain, mine in self._rolling(left):
+            yield self._of_domain(domain, mine, rows[np.isin(nodes, list(mine))], known)
+            left -= mine
+        if len(left) >= together.least:
+            for domain, mine in self._domains.together(left, known, together.share, together.least, together.many):
                 yield self._of_domain(domain, mine, rows[np.isin(nodes, list(mine))], known)
                 left -= mine
-        if self._over:
-            back = {int(table.node[row]) for row in self._over}
-            for domain in self._domains.all:
-                mine = domain.nodes & left
-                known_as = (self._name, Thing(domain.kind, "", domain.name, "").id)
-                if (len(mine) >= ROLLING and mine & back) or (mine and mine <= back and known_as in self._shown):
-                    yield self._of_domain(domain, mine, rows[np.isin(nodes, list(mine))], known)
-                    left -= mine
         counts = np.bincount(table.node[: len(judged)][judged], minlength=len(known))
         for node in sorted(left):
             mine_rows = rows[nodes == node]
@@ -135,6 +129,19 @@ class _Gathering:
             else:
                 for row in mine_rows.tolist():
                     yield self._of_thing(node, row)
+
+    def _rolling(self, nodes: Collection[int]) -> Iterator[tuple[Domain, frozenset[int]]]:
+        """Parents whose nodes are restarted one after another: some are back and settle, others are away."""
+        if not self._over:
+            return
+        left = frozenset(nodes)
+        back = {int(self._table.node[row]) for row in self._over}
+        for domain in self._domains.widest:
+            mine = domain.nodes & left
+            known_as = (self._name, Thing(domain.kind, "", domain.name, "").id)
+            if (len(mine) >= ROLLING and mine & back) or (mine and mine <= back and known_as in self._shown):
+                yield domain, mine
+                left -= mine
 
     def _make(self, thing: Thing, rows: Rows, scope: int, nodes: Iterable[int], size: int) -> Wanted:
         level = int(self._state.level[rows].max(initial=0))

@@ -148,12 +148,12 @@ class Correlator:
         """What clears while its node settles stays until it has: a restart is one event, not an end and a beginning."""
         moved = False
         for name, change in changes.items():
-            table = view[self._rules[name].table]
-            until = view.settling_of(table.spec.group)
+            if not (change.cleared and self._rules[name].gather_seconds):
+                continue
+            until = view.settling_of(self._rules[name].table)
             for row in change.cleared:
-                end = float(until[table.node[row]])
-                if end > view.at and self._rules[name].gather_seconds and (name, row) in self._told:
-                    self._lingering.setdefault(name, {})[row] = end
+                if until[row] > view.at and (name, row) in self._told:
+                    self._lingering.setdefault(name, {})[row] = float(until[row])
         for name, rows in self._lingering.items():
             level = self._verdicts[name].level
             for row in [row for row, end in rows.items() if end <= view.at or level[row]]:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 NAMES = 80
 """Most characters of node names in one line; the list itself is with the alert."""
+FOLDED = 128
+"""More nodes than this are not folded whole for a line: it takes milliseconds."""
 
 
 def firing(name: str, rule: Rule, view: FleetView, row: int, value: float | None) -> str:
@@ -64,8 +66,7 @@ def many(state: Verdicts, view: FleetView, one: Wanted) -> str:
         text = f"{rule.title} on {nodes}" + (f" ({count} in all)" if count > len(one.nodes) else "")
     if one.back:
         text += f", {one.back} of them back and settling"
-    names = fold(view.nodes[node].name for node in sorted(one.nodes))
-    text += f": {names if len(names) <= NAMES else names[: NAMES - 4] + ' ...'}"
+    text += f": {_names(view, sorted(one.nodes))}"
     if state.name == "node_unreachable":
         reasons = Counter(reason for node in one.nodes if (reason := view.link_reasons[node]))
         if reasons:
@@ -74,6 +75,17 @@ def many(state: Verdicts, view: FleetView, one: Wanted) -> str:
         if one.thing.table == "fleet" and len(one.nodes) == one.size:
             text += "; everything at once: look at this machine's own network and the jump host first"
     return text
+
+
+def _names(view: FleetView, nodes: list[int]) -> str:
+    """The nodes folded, as far as a line has room for them."""
+    few = nodes if len(nodes) <= FOLDED else nodes[: FOLDED // 4]
+    names = fold(view.nodes[node].name for node in few)
+    if len(names) > NAMES:
+        names = names[: NAMES - 4] + " ..."
+    elif len(few) < len(nodes):
+        names += " ..."
+    return names
 
 
 def labels(rule: Rule, view: FleetView, one: Wanted) -> tuple[str, ...]:

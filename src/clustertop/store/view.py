@@ -112,9 +112,15 @@ class FleetView:
     """By probe group: [nodes] until when (our monotonic clock) it settles after a boot or a reload; past: it does not.
     Under the empty name, what holds for all of them."""
 
-    def settling_of(self, group: str) -> NDArray[np.float64]:
-        """[nodes] until when the readings of *group* settle."""
-        return self.settling.get(group, self.settling[""])
+    def settling_of(self, name: str) -> NDArray[np.float64]:
+        """[rows of table *name*] until when they settle; a row about a group of readings, as that group does."""
+        table = self.tables[name]
+        until = self.settling.get(table.spec.group, self.settling[""])[table.node]
+        if name == "group":
+            for group, nodes in self.settling.items():
+                mine = np.array([key == group for key in table.keys], np.bool_)
+                until[mine] = nodes[table.node[mine]]
+        return until
 
     def __getitem__(self, table: str) -> TableView:
         return self.tables[table]

@@ -1,0 +1,283 @@
+"""Scenario files: readings over time in, transitions out. What a rule does, as a file that can be read and played.
+
+A scenario is TOML. Nodes have healthy devices; ``[[at]]`` changes what they read from a second on; ``expect`` is every
+transition that comes of it, exactly. The readings travel as frames, as those of real nodes do::
+
+    about = "a GPU near its slowdown limit"
+    end = 20
+    have = { gpu = ["GPU-0", "GPU-1"] }
+    expect = [
+      "6 raised gpu_temperature warning gpu:n1:GPU-0",
+      "13 cleared gpu_temperature warning gpu:n1:GPU-0",
+    ]
+
+    [[at]]
+    second = 5
+    set.gpu.GPU-0 = { temp = 84 }
+
+    [[at]]
+    second = 10
+    set.gpu.GPU-0 = { temp = 60 }
+
+A value is a number, a text, or ``"!why"`` for one that cannot be read.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from clustertop.core import Core
+from clustertop.hosts import NotationError, expand_names
+from clustertop.memory import Devices
+from clustertop.model import LinkEvent, LinkState, NodeInfo
+from clustertop.probe.frames import Encoder, Err, Group, Table
+from clustertop.rules.spec import Rule, builtin, check
+from clustertop.store.store import SPECS
+from clustertop.wire.frame import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from clustertop.model import Attr, Transition
+    from clustertop.probe.frames import Cell
+
+ZERO = 1000.0
+"""Our clocks at second 0; the node's is half of it."""
+MOST_SECONDS = 100_000
+GROUP_OF = {"gpu": "gpu", "pcie": "pcie", "port": "rdma", "node": "host", "net": "host"}
+HEALTHY: dict[str, dict[str, float | str]] = {
+    "gpu": {"util": 95, "power_mw": 600e3, "power_limit_mw": 700e3, "temp": 60, "temp_slowdown": 87,
+            "mem_used": 60 << 30, "mem_total": 80 << 30, "pcie_gen": 5, "pcie_gen_max": 5, "pcie_gen_devmax": 5,
+            "pcie_width": 16, "pcie_width_max": 16, "pstate": 0, "reasons": 0, "ecc_unc": 0, "remap_pending": 0,
+            "remap_failed": 0, "persistence": 1, "retired_pending": 0},
+    "pcie": {"cur_width": 16, "max_width": 16, "cur_speed": "32.0 GT/s PCIe", "max_speed": "32.0 GT/s PCIe",
+             "aer_cor": 0, "aer_nonfatal": 0, "aer_fatal": 0},
+    "port": {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)"},
+    "node": {"ncpu": 64, "cpu_total": 0, "cpu_idle": 0, "mem_total": 1 << 40, "mem_available": 1 << 39, "uptime": 1e6},
+    "net": {"mtu": 9000, "operstate": "up"},
+}
+"""What a device reads where the scenario says nothing else: raw columns of the probe."""
+
+Value = float | int | str
+
+
+class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"set_": "set"}):
+    """From *second* on it is so."""
+
+    second: int
+    node: str = ""
+    """Which nodes, folded; empty: all."""
+    set_: dict[str, dict[str, dict[str, Value]]] = {}
+    """Table, device, raw column, value."""
+    gone: tuple[str, ...] = ()
+    """Devices that are no longer listed."""
+    back: tuple[str, ...] = ()
+    link: Literal["", "up", "unreachable", "auth_failed"] = ""
+    reason: str = ""
+    silent: bool | None = None
+    """The link stands and nothing comes."""
+    boot: str = ""
+    """The node booted: its boot id from now on."""
+    group: dict[str, dict[str, Value]] = {}
+    """Group, then ``st`` (``ok``, ``error``, ``hung``, ``off``), ``e``, ``w``, ``ms``, ``iv``."""
+    restart: bool = False
+    """The console is started again, with what it remembers."""
+    paused: int = 0
+    """The console is stopped for so many seconds."""
+
+
+class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A scenario file."""
+
+    about: str
+    end: int
+    expect: tuple[str, ...]
+    at: tuple[Change, ...] = ()
+    interval: int = 1
+    nodes: str = "n1"
+    racks: dict[str, str] = {}
+    leaves: dict[str, str] = {}
+    have: dict[str, tuple[str, ...]] = {}
+    """Devices of each node, by table."""
+    names: dict[str, dict[str, dict[str, Value]]] = {}
+    """Attributes, by table and device."""
+    only: tuple[str, ...] = ()
+    """The rules that hold; empty: all that ship."""
+    rules: dict[str, Rule] = {}
+    """Rules of its own, beside or in place of those that ship."""
+
+
+class ScenarioError(ValueError):
+    """A file that is no scenario: one sentence that names it."""
+
+
+def load(path: str | Path) -> Scenario:
+    """Read a scenario. Raises ScenarioError."""
+    try:
+        made = msgspec.toml.decode(Path(path).read_bytes(), type=Scenario)
+        _checked(made)
+    except OSError as error:
+        raise ScenarioError(f"{path} cannot be read: {error.strerror}") from None
+    except (msgspec.MsgspecError, ValueError, UnicodeDecodeError) as error:
+        raise ScenarioError(f"{path} is no scenario: {error}") from None
+    return made
+
+
+def _checked(made: Scenario) -> None:
+    if not 0 < made.end <= MOST_SECONDS or made.interval < 1:
+        raise ValueError(f"end must be 1 to {MOST_SECONDS}, interval at least 1")
+    for table in {*made.have, *made.names, *(name for change in made.at for name in change.set_)}:
+        if table not in HEALTHY:
+            raise ValueError(f"no table {table!r}; there are {', '.join(HEALTHY)}")
+    known = builtin()
+    for name in made.only:
+        if name not in known and name not in made.rules:
+            raise ValueError(f"only: no rule {name!r}")
+    check(made.rules, {spec.name: spec for spec in SPECS})
+    _nodes(made)
+
+
+def _nodes(made: Scenario) -> list[NodeInfo]:
+    def places(where: Mapping[str, str]) -> dict[str, str]:
+        return {node: name for name, nodes in where.items() for node in _names(nodes)}
+
+    racks, leaves = places(made.racks), places(made.leaves)
+    return [NodeInfo(name, rack=racks.get(name, ""), leaf=leaves.get(name, "")) for name in _names(made.nodes)]
+
+
+def _names(folded: str) -> list[str]:
+    try:
+        return expand_names(folded)
+    except NotationError as error:
+        raise ValueError(str(error)) from None
+
+
+class _Node:
+    """What one node reads at the moment."""
+
+    def __init__(self, made: Scenario) -> None:
+        self.encoder = Encoder()
+        self.silent = False
+        self.up = True
+        self.facts: dict[str, Attr] = {"boot_id": "b1"}
+        self.groups: dict[str, dict[str, Value]] = {}
+        self.gone: set[str] = set()
+        self.counts: dict[str, int] = {}
+        self.values: dict[str, dict[str, dict[str, Value]]] = {
+            table: {key: dict(HEALTHY[table]) for key in keys} for table, keys in made.have.items()}
+        self.values.setdefault("node", {"": dict(HEALTHY["node"])})
+        self._names = made.names
+
+    def change(self, change: Change) -> None:
+        for table, things in change.set_.items():
+            for key, values in things.items():
+                self.values.setdefault(table, {}).setdefault(key, dict(HEALTHY[table])).update(values)
+        self.gone |= set(change.gone)
+        self.gone -= set(change.back)
+        if change.silent is not None:
+            self.silent = change.silent
+        if change.boot:
+            self.facts = {"boot_id": change.boot}
+        self.groups.update(change.group)
+
+    def frame(self, second: int, interval: float) -> bytes:
+        """The node's frame of this second."""
+        at = ZERO / 2 + second
+        groups: dict[str, Group] = {}
+        for table, things in self.values.items():
+            name = GROUP_OF[table]
+            said = self.groups.get(name, {})
+            group = groups.get(name)
+            if group is None:
+                good = said.get("st", "ok") == "ok"
+                self.counts[name] = self.counts.get(name, 0) + good
+                group = groups[name] = Group(at, interval, {}, n=self.counts[name])
+                for key, value in said.items():
+                    setattr(group, key, value)
+            if said.get("st", "ok") == "ok":
+                group.tables[table] = self._table(table, things)
+        made = self.encoder.encode(groups, at, ZERO + second, {"cpu": 0.0, "rss": 2e7}, self.facts)
+        return json.dumps(made).encode()
+
+    def _table(self, table: str, things: Mapping[str, Mapping[str, Value]]) -> Table:
+        keys = [key for key in things if key not in self.gone]
+        columns = list(dict.fromkeys(column for key in keys for column in things[key]))
+        cells = [_cell(things[key].get(column)) for column in columns for key in keys]
+        attrs = self._names.get(table, {})
+        return Table([(key, {**_usual(table, key), **attrs.get(key, {})}) for key in keys], columns, cells)
+
+
+def _cell(value: Value | None) -> Cell:
+    return Err(value[1:]) if isinstance(value, str) and value.startswith("!") else value
+
+
+def _usual(table: str, key: str) -> dict[str, Value]:
+    if table == "gpu":
+        number = int("".join(char for char in key if char.isdigit()) or 0)
+        return {"index": number, "name": "H100", "pci": f"00000000:{0x10 + number % 0xE0:02X}:00.0"}
+    if table == "port":
+        address, _, port = key.partition("/")
+        return {"dev": f"mlx5_{address[5:7]}", "port": int(port or 1), "pci": address}
+    if table == "net":
+        return {"name": key, "phys": True}
+    return {"class": "0x030000"} if table == "pcie" else {}
+
+
+def run(made: Scenario) -> Iterator[Transition]:
+    """Play a scenario; yields every transition. ``at - ZERO`` is the second."""
+    rules = {**builtin(), **made.rules}
+    if made.only:
+        rules = {name: rules[name] for name in made.only}
+    nodes = _nodes(made)
+    core, devices = _console(nodes, rules)
+    states = [_Node(made) for _ in nodes]
+    numbers = {node.name: number for number, node in enumerate(nodes)}
+    changes = sorted(made.at, key=lambda change: change.second)
+    paused_until = -1
+    for second in range(0, made.end + 1, made.interval):
+        now = ZERO + second
+        while changes and changes[0].second <= second:
+            change = changes.pop(0)
+            if change.restart:
+                state = devices.state()
+                core, devices = _console(nodes, rules)
+                devices.adopt(state.devices)
+                core.recall(state, now, now)
+                states = [_renewed(state) for state in states]
+            paused_until = max(paused_until, second + change.paused if change.paused else -1)
+            for name in _names(change.node) if change.node else numbers:
+                number = numbers[name]
+                states[number].change(change)
+                if change.link:
+                    states[number].up = change.link == "up"
+                    core.on_link(LinkEvent(number, now, LinkState[change.link.upper()], "", change.reason), now)
+        if second < paused_until:
+            continue
+        for number, node in enumerate(states):
+            if node.up and not node.silent:
+                raw = node.frame(second, float(made.interval))
+                core.on_frame(number, now, now, decode(raw), raw)
+        yield from core.tick(now, now)
+        devices.learn(now)
+
+
+def _console(nodes: list[NodeInfo], rules: Mapping[str, Rule]) -> tuple[Core, Devices]:
+    core = Core(nodes, rules)
+    for number in range(len(nodes)):
+        core.on_link(LinkEvent(number, ZERO, LinkState.UP), ZERO)
+    return core, Devices(core)
+
+
+def _renewed(node: _Node) -> _Node:
+    """The node's probe is started again: its next frame is a full one."""
+    node.encoder = Encoder()
+    return node
+
+
+def line(change: Transition) -> str:
+    """A transition as ``expect`` has it: second, kind, rule, severity, thing."""
+    return f"{change.at - ZERO:g} {change.kind} {change.rule} {change.severity.name.lower()} {change.thing.id}"

@@ -36,14 +36,15 @@ _UNCHANGED = TablePart()
 _NOT_READ = frozenset({"error", "released"})
 """States of a group in which no row is to blame for having no values."""
 _GROUP_COLUMNS = tuple(host.GROUP.index[name] for name in (
-    "group_state", "hung", "failed", "interval_seconds", "reading_seconds"))
+    "group_state", "hung", "failed", "interval_seconds", "interval_wanted_seconds", "reading_seconds"))
 _READING_SECONDS = host.GROUP.index["reading_seconds"]
 _KEEP = {
     "node": tuple(
         metric.name for metric in host.NODE.metrics if not metric.raw and metric.name not in host.OF_HOST),
-    "group": ("group_state", "hung", "failed", "group_age_seconds", "age_intervals", "interval_seconds"),
+    "group": ("group_state", "hung", "failed", "group_age_seconds", "age_intervals", "interval_seconds",
+              "interval_wanted_seconds"),
     "port": ("was_up", "virtual", "never_used"),
-    "pcie": ("endpoint", "width_expected_lanes"),
+    "pcie": ("endpoint", "width_expected_lanes", "width_expected_by"),
 }
 _DOWN = frozenset({
     LinkState.UNREACHABLE, LinkState.AUTH_FAILED, LinkState.HOST_KEY_UNKNOWN, LinkState.HOST_KEY_CHANGED,
@@ -67,7 +68,7 @@ class _Node:
         self.boot: Attr = None
         self.numbers: dict[str, int] = {}
         self.group_rows: dict[str, int] = {}
-        self.told: dict[str, tuple[str, float, str, str]] = {}
+        self.told: dict[str, tuple[str, float, float, str, str]] = {}
         self.probe_cpu: tuple[float, float] | None = None
 
 
@@ -89,7 +90,7 @@ class Store:
         self._nodes = [_Node() for _ in self.nodes]
         self._expected_gpus = np.array(
             [np.nan if (count := expect_gpus(node)) is None else float(count) for node in self.nodes])
-        self._paths = PciePaths(self.tables["pcie"], self.tables["gpu"], self.nodes, expect_width)
+        self._paths = PciePaths(self.tables["pcie"], self.tables["gpu"], self.nodes, expect_width, self.history)
         self._ports = Ports(self.tables["port"])
         self._tables_of = {
             group: tuple((spec.name, self.tables[spec.name]) for spec in SPECS if spec.group == group)
@@ -191,7 +192,7 @@ class Store:
         if part.n != node.numbers.get(name):
             groups.reads[row] += 1
             groups.values[_READING_SECONDS, row] = part.ms / 1000
-        told = (part.st, part.iv, part.w, part.e)
+        told = (part.st, part.iv, part.iw, part.w, part.e)
         if told == node.told.get(name):
             return
         node.told[name] = told
@@ -200,7 +201,7 @@ class Store:
         if groups.attrs[row].get("said", "") != said:
             groups.say(row, {"said": said})
         values, why = groups.values, groups.why
-        fields = (state, state == host.HUNG, state == host.ERROR, part.iv, part.ms / 1000)
+        fields = (state, state == host.HUNG, state == host.ERROR, part.iv, part.iw or part.iv, part.ms / 1000)
         for column, value in zip(_GROUP_COLUMNS, fields, strict=True):
             values[column, row] = value
             why[column, row] = Why.KNOWN
@@ -251,7 +252,7 @@ class Store:
             table.refresh()
         gpus, ports, nodes = (self.tables[name] for name in ("gpu", "port", "node"))
         gpu.derive(gpus.columns, self._failed(gpus, "gpu"), gpus.node_time[: gpus.rows])
-        self._paths.derive()
+        self._paths.derive(now)
         rdma.derive(ports.columns, self._flags("port", lambda attrs: bool(attrs.get("physfn"))))
         self._ports.derive(now)
         judge_nodes(nodes.columns, ports.columns)
@@ -260,6 +261,7 @@ class Store:
         self._node_table(nodes, gpus, now)
         if self.history.due(now):
             self.history.push(now, {name: table.values[:, : table.rows] for name, table in self.tables.items()})
+            self._paths.drops.sample(self.tables["pcie"].columns, now)
         self.generation += 1
 
     def view(self, now: float, wall: float) -> FleetView:
@@ -268,6 +270,7 @@ class Store:
             self.generation, now, wall, self.nodes,
             {name: table.view(now, _KEEP.get(name, ()), self._freshness) for name, table in self.tables.items()},
             tuple(node.facts for node in self._nodes), tuple(node.reason for node in self._nodes), self.history,
+            self._paths.drops,
         )
 
     def _failed(self, table: Table, group: str) -> np.ndarray:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from clustertop.model import Attr, NodeInfo
     from clustertop.signals.metric import TableSpec
+    from clustertop.store.drops import WidthDrops
     from clustertop.store.history import History
 
 FRESH, LATE, STALE = 0, 1, 2
@@ -108,6 +109,8 @@ class FleetView:
     link_reasons: tuple[str, ...]
     """Per node: why the link is as it is; empty when it is up."""
     history: History
+    drops: WidthDrops
+    """Links that became narrower while we watched."""
 
     def __getitem__(self, table: str) -> TableView:
         return self.tables[table]

@@ -113,10 +113,10 @@ def _other_firmware(port: TableView) -> tuple[str, ...]:
         if fw:
             models.setdefault(model, Counter())[fw] += 1
     usual = {}
-    for model, counts in models.items():
+    for kind_of, counts in models.items():
         found, common = counts.most_common(1)[0]
         if counts.total() >= LEAST_PEERS and common >= LEAST_SHARE * counts.total():
-            usual[model] = found
+            usual[kind_of] = found
     return tuple(usual[model] if fw and usual.get(model, fw) != fw else "" for model, fw in mine)
 
 

@@ -11,7 +11,7 @@ from clustertop.clock import local_time
 from clustertop.quantity import duration, quantity, scaled
 from clustertop.signals import pcie
 from clustertop.signals.units import generation, pci_key
-from clustertop.tui.cells import explained, number, pairs, title, value
+from clustertop.tui.cells import explained, number, pairs, severity, title, value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +60,17 @@ def gpu_of(picture: Picture, row: int) -> int | None:
     join = picture.atlas.pcie_gpu
     gpu = int(join[row]) if row < len(join) else -1
     return gpu if gpu >= 0 else None
+
+
+def state(picture: Picture, row: int, glyphs: Glyphs) -> Span:
+    """State of a device; where its path is narrow, that of the hop."""
+    found = picture.row_state("pcie", row)
+    if found == 0 and lanes(picture, row)[1] == "critical":
+        found = int(picture.pcie_severity[row])
+        if not found:
+            # Below what is expected, and the rule has not confirmed it yet.
+            return (f"{glyphs.dot} pending", "warning")
+    return severity(glyphs, found)
 
 
 def lanes(picture: Picture, row: int) -> Span:
@@ -220,7 +231,7 @@ def device_lines(picture: Picture, row: int, glyphs: Glyphs, wide: int) -> list[
     out: list[Line] = [title(f" {picture.atlas.names[table.node[row]]} {table.labels[row]}",
                              f"{kind_word(picture, row)}  {model(picture, row)[0]}{where}")]
     out += pairs(_facts(picture, row), wide)
-    out.append(_path(picture, row))
+    out += _path(picture, row, wide)
     out += _drop(picture, row, glyphs, wide)
     out += pairs(_errors(picture, row), wide)
     return out
@@ -234,8 +245,9 @@ def _facts(picture: Picture, row: int) -> list[tuple[str, Span]]:
     speed: Span = explained(table, "speed_gts", row) if now is None else (
         f"Gen{now} of {ceiling or '? (maximum not told)'}{f' ({words})' if words else ''}",
         "warning" if mode == "degraded" else "muted" if mode == "idle" else "text")
-    out = [("width", explained(table, "width_lanes", row)), ("at most", explained(table, "width_max_lanes", row)),
-           ("speed", speed)]
+    out = [("link", link(picture, row)), ("speed", speed)]
+    out += [(name, explained(table, column, row)) for name, column in (("width", "width_lanes"),
+            ("at most", "width_max_lanes")) if table.value(column, row) is None]
     if table.value("endpoint", row) != 1:
         return out
     by = table.value("width_expected_by", row)
@@ -250,28 +262,28 @@ def _facts(picture: Picture, row: int) -> list[tuple[str, Span]]:
     return out
 
 
-def _path(picture: Picture, row: int) -> Line:
+def _path(picture: Picture, row: int, wide: int) -> list[Line]:
     """The hops from the device to the root port; where the narrow one is."""
     table = picture.view["pcie"]
-    spans: list[Span] = [("   path ", "muted")]
+    lines: list[list[Span]] = [[("   path ", "muted")]]
+    used = 8
     hops = table.attrs[row].get("path")
     mine = {table.keys[other]: other for other in table.rows_of(int(table.node[row])).tolist()}
     narrow, short = table.value("narrow_hop_row", row), lanes(picture, row)[1] == "critical"
     for place, address in enumerate([table.keys[row], *(hops if isinstance(hops, list) else [])]):
         other = mine.get(pci_key(address) or address)
-        if place:
-            spans.append((" > ", "muted"))
-        words = str(address).removeprefix("0000:")
-        if other is None:
-            spans.append((f"{words} ?", "unknown"))
-            continue
-        style = "critical" if short and narrow == other else "text"
-        spans.append((f"{words} {link(picture, other)[0]}", style))
+        words = str(address).removeprefix("0000:") + (" ?" if other is None else f" {link(picture, other)[0]}")
+        style = "unknown" if other is None else "critical" if short and narrow == other else "text"
+        if place and used + len(words) + 3 > wide:
+            lines.append([("       ", "text")])
+            used = 7
+        lines[-1] += [*([(" > ", "muted")] if place else []), (words, style)]
+        used += len(words) + 3
     if not isinstance(hops, list):
-        spans.append(("  ? (path unknown)", "unknown"))
+        lines[-1].append(("  ? (path unknown)", "unknown"))
     elif not hops:
-        spans.append(("  no bridge above it", "muted"))
-    return tuple(spans)
+        lines[-1].append(("  no bridge above it", "muted"))
+    return [tuple(line) for line in lines]
 
 
 def _errors(picture: Picture, row: int) -> list[tuple[str, Span]]:

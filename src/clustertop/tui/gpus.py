@@ -51,7 +51,11 @@ def _alerts(picture: Picture, row: int, node: int, glyphs: Glyphs) -> list[Line]
     table, join = picture.view["gpu"], picture.atlas.gpu_pcie
     keys = {("gpu", table.keys[row])}
     if row < len(join) and join[row] >= 0:
-        keys.add(("pcie", picture.view["pcie"].keys[int(join[row])]))
+        device = int(join[row])
+        keys.add(("pcie", picture.view["pcie"].keys[device]))
+        hop = picture.view["pcie"].value("narrow_hop_row", device)
+        if hop is not None:
+            keys.add(("pcie", picture.view["pcie"].keys[int(hop)]))
     out: list[Line] = []
     for alert in picture.alerts_of.get(node, []):
         if (alert.thing.table, alert.thing.key) in keys:
@@ -118,7 +122,8 @@ def _xids(picture: Picture, row: int, node: int, wide: int) -> list[Line]:
     """The driver's fault reports of the last hour, gravest first, with whose fault each usually is."""
     table = picture.view["gpu"]
     source = picture.view.facts[node].get("xid")
-    note = f"read from {source}" if source and source != "not readable" else ""
+    note = "where they are read from is not told" if not source else (
+        f"read from {source}" if source != "not readable" else "")
     out: list[Line] = [title(" Xids of the last hour", note)]
     number = table.value("xid_codes", row)
     if number is None:

@@ -120,11 +120,11 @@ def what(picture: Picture, row: int, folded: int) -> Span:
         return (f"at its end, true value unknown: {names}", "warning")
     usual = picture.atlas.firmware[row]
     if usual:
-        return (f"firmware {attrs.get('fw')}, its peers have {usual}", "info")
+        return (f"fw {attrs.get('fw')}, peers {usual}", "info")
     said = []
     if attrs.get("physfn"):
         of = parent(picture, row)
-        said.append(f"virtual function of {table.labels[of] if of is not None else attrs['physfn']}")
+        said.append(f"of {table.labels[of] if of is not None else attrs['physfn']}")
     if folded:
         said.append(f"+{folded} virtual (v)")
     if attrs.get("bond"):

@@ -106,8 +106,8 @@ class DetailPane(Pane):
 
     def _differs(self, picture: Picture, node: int) -> list[Line]:
         """What sets the node apart from its peers."""
-        return [((f" {self.look.glyphs.info} differs ", "info"), (f"{one.label or 'node'}: ", "title"),
-                 (f"{one.what} {one.value}, {one.common} of {one.of} peers have {one.usual}", "text"))
+        return [((f" {self.look.glyphs.info} differs ", "info"), (f"{one.things}: ", "title"),
+                 (one.words(), "text"))
                 for one in picture.atlas.differences.of(picture.view, picture.view.nodes[node].name)]
 
     def _groups(self, picture: Picture, node: int) -> list[Line]:
@@ -140,9 +140,9 @@ class DetailPane(Pane):
             known = picture.view["group"].row_of(node, "gpu")
             state = picture.view["group"].value("group_state", known) if known is not None else None
             return [title(" GPUs", "no GPU on this node" if state == host.OFF else "none known")]
-        trend = 0 if wide < 84 else min(16, (wide - 78) // 3)
+        trend = 0 if wide < 87 else min(16, (wide - 81) // 3)
         gap = trend + 1 if trend else 0
-        head = f"   {'GPU':<7}{'state':<10}{'util':>6} {'':{gap}}{'power':>8} {'':{gap}}{'temp':>7} {'':{gap}}"
+        head = f"   {'GPU':<7}{'state':<10}{'util':>9} {'':{gap}}{'power':>8} {'':{gap}}{'temp':>7} {'':{gap}}"
         head += f"{'used':>10}{'SM clock':>10}{'width':>7}"
         out: list[Line] = [title(" GPUs", ", ".join(sorted(names))), ((head, "head"),)]
         out += [self._gpu(picture, row, trend) for row in slots]
@@ -161,7 +161,7 @@ class DetailPane(Pane):
             state = severity(glyphs, int(picture.gpu_severity[row]))
         limit = table.value("power_limit_watts", row) or 700.0
         spans: list[Span] = [(f"   {table.labels[row]:<7}", "text"), (f"{state[0]:<10}", state[1])]
-        for column, width, lo, hi in (("utilization_ratio", 6, 0.0, 1.0), ("power_watts", 8, 0.0, limit),
+        for column, width, lo, hi in (("utilization_ratio", 9, 0.0, 1.0), ("power_watts", 8, 0.0, limit),
                                       ("temperature_celsius", 7, 20.0, 95.0)):
             text, style = value(table, column, row)
             spans.append((f"{glyphs.plain(text):>{width}} ", style))
@@ -218,7 +218,7 @@ class DetailPane(Pane):
                          f"{'kind':<6}", "head"),))
         ends.sort(key=lambda row: -(table.value("lost_bytes_per_second", row) or 0))
         for row in ends:
-            mark_text, style = severity(glyphs, picture.row_state("pcie", row))
+            mark_text, style = devices.state(picture, row, glyphs)
             lanes, hop, lost, link_now = (made(picture, row) for made in (
                 devices.lanes, devices.note, devices.lost, devices.link))
             out.append((

@@ -68,8 +68,7 @@ class GpuPane(Pane):
         out = gpu_lines(picture, self.row, self.look.glyphs, self.page.wide)
         table = picture.view["gpu"]
         for one in picture.atlas.differences.of(picture.view, picture.view.nodes[node].name, table.labels[self.row]):
-            out.insert(1, ((f"   differs: {one.what} {one.value}, {one.common} of {one.of} peers have {one.usual}",
-                            "info"),))
+            out.insert(1, ((f"   differs: {one.words()}", "info"),))
         return out
 
     def step(self, by: int) -> str:

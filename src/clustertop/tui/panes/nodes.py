@@ -143,7 +143,7 @@ class NodesPane(Pane):
                    lambda p: [p.atlas.names[node] for node in p.view["gpu"].node.tolist()], "<", down=False),
             Column("GPU", 7, lambda p, r: (p.view["gpu"].labels[r], "text"), lambda p: p.view["gpu"].labels, "<",
                    down=False),
-            own("util", "utilization_ratio", 6, 1),
+            own("util", "utilization_ratio", 9, 1),
             own("used", "memory_used_bytes", 8, 2),
             own("power", "power_watts", 6, 1),
             own("limit", "power_limit_watts", 6, 6),

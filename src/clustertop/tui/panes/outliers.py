@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from clustertop.rules.outliers import Outlier
+    from clustertop.tui.differences import Difference
     from clustertop.tui.picture import Picture
     from clustertop.tui.widgets.heatmap import HeatMap
     from clustertop.tui.widgets.lines import Look
@@ -27,17 +27,19 @@ class OutliersPane(Pane):
 
     def __init__(self, look: Look, *, id: str = "outliers") -> None:  # noqa: A002
         super().__init__(look, id=id)
-        self.found: tuple[Outlier, ...] = ()
+        self.found: tuple[Difference, ...] = ()
 
-        def text(name: str, width: int, of: str, style: str, rank: int = 0, *, grow: bool = False) -> Column[Picture]:
-            return Column(name, width, lambda p, r: (getattr(self.found[r], of), style),
-                          lambda p: [getattr(one, of) for one in self.found], "<", rank=rank, down=False, grow=grow)
+        def text(name: str, width: int, of: str, style: str) -> Column[Picture]:
+            return Column(name, width, lambda p, r: (getattr(self.found[r].first, of), style),
+                          lambda p: [getattr(one.first, of) for one in self.found], "<", down=False)
 
         columns: tuple[Column[Picture], ...] = (
-            text("property", 21, "what", "title"), text("node", 14, "node", "text"),
-            text("thing", 10, "label", "text"), text("has", 15, "value", "info"),
-            text("peers have", 15, "usual", "text", grow=True),
-            Column("peers", 10, lambda p, r: (f"{self.found[r].common} of {self.found[r].of}", "muted"), None, rank=2),
+            text("property", 19, "what", "title"), text("node", 14, "node", "text"),
+            Column("thing", 11, lambda p, r: (self.found[r].things, "text"),
+                   lambda p: [one.things for one in self.found], "<", down=False),
+            text("has", 13, "value", "info"),
+            Column("peers have", 14, lambda p, r: (self.found[r].peers, "text"),
+                   lambda p: [one.first.usual for one in self.found], "<", down=False, grow=True),
         )
         self.head = Bar(look, id="outliers-head")
         self.table: Table[Picture] = Table(look, columns, identity=self._identity, id="outlier-table")
@@ -53,7 +55,7 @@ class OutliersPane(Pane):
         return [self.table]
 
     def _identity(self, picture: Picture, row: int) -> Hashable:
-        one = self.found[row]
+        one = self.found[row].first
         return (one.node, one.label, one.what)
 
     def draw(self) -> None:
@@ -64,10 +66,10 @@ class OutliersPane(Pane):
         differences = picture.atlas.differences
         self.found = differences.take(picture.view)
         rows = [row for row, one in enumerate(self.found)
-                if picture.matches(picture.atlas.node_of.get(one.node),
-                                   f"{one.label} {one.what} {one.value} {one.usual}".lower())]
+                if picture.matches(picture.atlas.node_of.get(one.first.node),
+                                   f"{' '.join(one.labels)} {one.words()}".lower())]
         known = sum(1 for facts in picture.view.facts if facts)
-        nodes = len({one.node for one in self.found})
+        nodes = len({one.first.node for one in self.found})
         unheard = len(picture.view.nodes) - known
         age = duration(max(picture.view.at - differences.at, 0.0))
         self.head.put([(
@@ -87,9 +89,15 @@ class OutliersPane(Pane):
     def node(self) -> int | None:
         """The node of the difference."""
         row = self.table.row
-        return None if row is None or self.picture is None else self.picture.atlas.node_of.get(self.found[row].node)
+        if row is None or self.picture is None:
+            return None
+        return self.picture.atlas.node_of.get(self.found[row].first.node)
 
     def row_text(self) -> str:
         """The difference in one sentence."""
         row = self.table.row
-        return "" if row is None else str(self.found[row])
+        if row is None:
+            return ""
+        one = self.found[row]
+        where = " ".join((one.first.node, ", ".join(one.labels))).rstrip()
+        return f"{where}: {one.words()}"

@@ -8,7 +8,6 @@ import numpy as np
 
 from clustertop.quantity import scaled
 from clustertop.tui import devices
-from clustertop.tui.cells import severity
 from clustertop.tui.devices import Judged
 from clustertop.tui.panes.base import Pane
 from clustertop.tui.widgets.bars import Bar
@@ -29,10 +28,9 @@ class PciePane(Pane):
 
     def __init__(self, look: Look, *, id: str = "pcie") -> None:  # noqa: A002
         super().__init__(look, id=id)
-        glyphs = look.glyphs
         columns: tuple[Column[Picture], ...] = (
-            Column("state", 9, lambda p, r: severity(glyphs, p.row_state("pcie", r)),
-                   lambda p: p.severity("pcie").astype(float), "<"),
+            Column("state", 9, lambda p, r: devices.state(p, r, look.glyphs),
+                   lambda p: p.pcie_severity.astype(float), "<"),
             Column("node", 14, lambda p, r: (p.atlas.names[p.view["pcie"].node[r]], "title"),
                    lambda p: [p.atlas.names[node] for node in p.view["pcie"].node.tolist()], "<", down=False),
             Column("kind", 6, self._what, lambda p: p.atlas.pcie_kind, "<", rank=2, down=False),
@@ -87,6 +85,7 @@ class PciePane(Pane):
         rows = rows[np.lexsort((rows, table.node[rows], -lost, ~below))]
         self.head.put([self._totals(judged)])
         self.table.name_width(picture.atlas.name_width)
+        self.table.give_width("device", 24 if self.table.wide >= 150 else 16)
         self.table.show(picture, rows, self._empty(picture, judged))
         self.draw_lower()
 
@@ -109,16 +108,18 @@ class PciePane(Pane):
         unknown = int(judged.unknown.sum())
         lost = judged.lost[judged.narrow]
         known = lost[~np.isnan(lost)]
+        full = self.table.wide >= 100
+        expected = "expected " if full else ""
         out: list[Span] = [
-            (f" {narrow} below expected width", "critical" if narrow else "title"),
-            (f"  {slow} below expected speed", "warning" if slow else "muted"),
+            (f" {narrow} below {expected}width", "critical" if narrow else "title"),
+            (f"  {slow} below {expected}speed", "warning" if slow else "muted"),
         ]
         if narrow:
             tail = f" (+ {len(lost) - len(known)} unknown)" if len(known) < len(lost) else ""
-            out.append((f"  {scaled(float(known.sum()), 'B/s')} lost each way{tail}", "text"))
+            out.append((f"  {scaled(float(known.sum()), 'B/s')} lost{' each way' if full else ''}{tail}", "text"))
         out.append((f"  {count} judged", "muted"))
         out.append((f"  {unknown} unknown", "unknown" if unknown else "muted"))
-        if self.table.wide >= 100:
+        if full:
             out.append(("  all devices" if self.all else "  only those below; a: all", "muted"))
         return tuple(out)
 

@@ -50,16 +50,16 @@ class RdmaPane(Pane):
             Column("node", 14, lambda p, r: (p.atlas.names[p.view["port"].node[r]], "title"),
                    lambda p: [p.atlas.names[node] for node in p.view["port"].node.tolist()], "<", down=False),
             Column("port", 12, self._port, lambda p: p.view["port"].labels, "<", down=False),
-            Column("link", 15, lambda p, r: ports.link(p, r, short=True), lambda p: p.view["port"].col("link"), "<"),
-            Column("rate", 12, ports.rate_words, lambda p: p.view["port"].col("rate_bits_per_second"), rank=3,
+            Column("link", 16, lambda p, r: ports.link(p, r, short=True), lambda p: p.view["port"].col("link"), "<"),
+            Column("rate", 12, ports.rate_words, lambda p: p.view["port"].col("rate_bits_per_second"), rank=4,
                    down=False),
             speed("tx", "transmit"), speed("rx", "receive"),
             errors("hard/min", "hard_errors_last_minute", 8, 1, "hard", "critical"),
             errors("soft/min", "soft_errors_last_minute", 8, 2, "soft", "warning"),
-            errors("hard", "hard_errors_total", 8, 4, "hard", "critical"),
-            errors("soft", "soft_errors_total", 8, 4, "soft", "warning"),
-            errors("congestion", "congestion_total", 10, 5, "congestion", "info"),
-            Column("what", 12, self._what, None, "<", rank=4, grow=True, want=30),
+            errors("hard", "hard_errors_total", 8, 5, "hard", "critical"),
+            errors("soft", "soft_errors_total", 8, 5, "soft", "warning"),
+            errors("congestion", "congestion_total", 10, 6, "congestion", "info"),
+            Column("what", 12, self._what, None, "<", rank=3, grow=True, want=44),
         )
         self.head = Bar(look, id="rdma-head")
         self.table: Table[Picture] = Table(look, columns, id="rdma-table")

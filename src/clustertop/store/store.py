@@ -32,6 +32,8 @@ LABELS = {
 }
 SPECS = (host.NODE, host.GROUP, gpu.TABLE, pcie.TABLE, rdma.TABLE, host.NET, gpu.PROCESS)
 GROUPS = ("gpu", "pcie", "rdma", "host")
+LISTS = frozenset({"path", "mig_layout"})
+"""Attributes that are lists; "unclassified" is one too, but no node sends it."""
 _UNCHANGED = TablePart()
 _NOT_READ = frozenset({"error", "released"})
 """States of a group in which no row is to blame for having no values."""
@@ -384,8 +386,13 @@ def _unclassified(rows: list[Row], part: TablePart, table: Table) -> list[Row]:
 
 def _clean_row(row: Row) -> Row:
     """A row fit to be shown; what was clean already is shared with what was sent, not held twice."""
-    attrs = {clean(key, 40): _attr(value) for key, value in row.a.items()}
+    attrs = {clean(key, 40): _attr(value if key in LISTS else _one_text(value)) for key, value in row.a.items()}
     return Row(clean(row.k, 128), row.a if attrs == row.a else attrs)
+
+
+def _one_text(value: Attr) -> Attr:
+    """What our own probe sends as one text is one text, whatever a node sends: it is compared and counted."""
+    return " ".join(value[:32]) if isinstance(value, list) else value
 
 
 def _attr(value: Attr) -> Attr:

@@ -93,6 +93,16 @@ async def test_b7_a_port_that_was_never_up_is_unused_and_one_that_fell_is_down()
     assert "b/s" not in unused
 
 
+async def test_a_port_that_was_never_used_is_not_drawn_as_fine_on_the_map() -> None:
+    fleet = Fleet()
+    for _ in range(2):
+        fleet.step(port=ports({"c:symbol_error": 0}, {**DOWN, "c:symbol_error": 0}))
+    async with console(Source(fleet)) as (app, pilot):  # type: ignore[arg-type]
+        app.show_metric("rdma errors")
+        await settle(pilot)
+        assert line_of(text(app), "n0 ").split()[:4] == ["∙", "n0", "0", "-"]
+
+
 async def test_b9_a_flap_says_how_often_the_port_went_down() -> None:
     fleet = Fleet()
     for downs in (0, 1, 2, 3, 3, 3):
@@ -220,7 +230,8 @@ async def test_a1_an_idle_link_shows_both_numbers_and_is_not_drawn_as_degraded()
     assert "0 below expected speed" in shown
     assert fleet.firing == []
     node = await page(fleet, "1", "enter", size=(120, 100))
-    assert "G1/3 x16/16" in node
+    assert node.count("G1/3 x16/16") == 2, "with the GPUs and with the PCIe devices"
+    assert "G1/3 x16/16" in line_of(await page(fleet, "3", "g", size=(80, 24)), "GPU 0")
     assert "idle link" in node
 
 
@@ -353,6 +364,17 @@ async def test_a_drop_that_is_over_is_no_longer_shown() -> None:
     shown = await page(fleet, "4", "a")
     assert "Width drop" not in shown
     assert "ago" not in line_of(shown, "GPU 0 10:00.0 ")
+
+
+async def test_a_gpu_of_which_sysfs_says_nothing_has_nvmls_link() -> None:
+    fleet = Fleet()
+    made = gpus({"pcie_width": 8}, {"pcie_width": Err("Unknown Error")})
+    made.rows = [(key, {name: what for name, what in own.items() if name != "pci"}) for key, own in made.rows]
+    fleet.step(gpu=made)
+    shown = await page(fleet, "3", "g")
+    assert "G5/5 x8/16" in line_of(shown, "GPU 0")
+    assert "?" in line_of(shown, "GPU 1")
+    assert "x16" not in line_of(shown, "GPU 1")
 
 
 # -- outliers --------------------------------------------------------------------------------------------------------

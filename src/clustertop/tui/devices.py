@@ -130,6 +130,20 @@ def link(picture: Picture, row: int) -> Span:
     return (words, "warning" if mode == "degraded" else "muted" if mode == "idle" else "text")
 
 
+def gpu_link(picture: Picture, gpu: int) -> Span:
+    """:func:`link` of a row of the GPU table."""
+    join, table = picture.atlas.gpu_pcie, picture.view["gpu"]
+    row = int(join[gpu]) if gpu < len(join) else -1
+    if row >= 0:
+        return link(picture, row)
+    if table.value("pcie_width_lanes", gpu) is None:
+        return value(table, "pcie_width_lanes", gpu)
+    now, most, width, widest = ("?" if (one := table.value(name, gpu)) is None else f"{one:.0f}" for name in (
+        "pcie_generation", "pcie_generation_max", "pcie_width_lanes", "pcie_width_max_lanes"))
+    narrow = (table.value("pcie_width_lanes", gpu) or 0) < (table.value("pcie_width_max_lanes", gpu) or 0)
+    return (f"G{now}/{most} x{width}/{widest}", "critical" if narrow else "text")
+
+
 def note(picture: Picture, row: int) -> Span:
     """Where the path is narrow; else whether the link idles or is degraded."""
     table = picture.view["pcie"]

@@ -140,10 +140,10 @@ class DetailPane(Pane):
             known = picture.view["group"].row_of(node, "gpu")
             state = picture.view["group"].value("group_state", known) if known is not None else None
             return [title(" GPUs", "no GPU on this node" if state == host.OFF else "none known")]
-        trend = 0 if wide < 87 else min(16, (wide - 81) // 3)
+        trend = 0 if wide < 88 else min(16, (wide - 82) // 3)
         gap = trend + 1 if trend else 0
         head = f"   {'GPU':<7}{'state':<10}{'util':>9} {'':{gap}}{'power':>8} {'':{gap}}{'temp':>7} {'':{gap}}"
-        head += f"{'used':>10}{'SM clock':>10}{'width':>7}"
+        head += f"{'used':>9}{'SM':>9}  {'link':<12}"
         out: list[Line] = [title(" GPUs", ", ".join(sorted(names))), ((head, "head"),)]
         out += [self._gpu(picture, row, trend) for row in slots]
         if trend:
@@ -168,11 +168,11 @@ class DetailPane(Pane):
             if trend:
                 series = picture.view.history.series("gpu", column, row)
                 spans.append((glyphs.spark(series.tolist(), trend, lo, hi) + " ", "accent"))
-        for column, width in (("memory_used_bytes", 10), ("sm_clock_hertz", 10), ("pcie_width_lanes", 7)):
+        for column in ("memory_used_bytes", "sm_clock_hertz"):
             text, style = value(table, column, row)
-            if column == "pcie_width_lanes" and _narrow(picture, row):
-                style = "critical"
-            spans.append((f"{text:>{width}}", style))
+            spans.append((f"{text:>9}", style))
+        text, style = devices.gpu_link(picture, row)
+        spans.append((f"  {text:<12}", style))
         mask = table.value("clocks_event_reasons", row)
         if mask:
             spans.append((f"  {', '.join(gpus.reason_words(mask))}", "muted"))
@@ -264,11 +264,3 @@ class DetailPane(Pane):
         self.page.scroll_to(y=0, animate=False)
         self.draw()
         return self.picture.atlas.names[self.number]
-
-
-def _narrow(picture: Picture, gpu: int) -> bool:
-    row = int(picture.atlas.gpu_pcie[gpu])
-    if row >= 0 and picture.view["pcie"].value("width_expected_lanes", row) is not None:
-        return devices.lanes(picture, row)[1] == "critical"
-    table = picture.view["gpu"]
-    return (table.value("pcie_width_lanes", gpu) or 0) < (table.value("pcie_width_max_lanes", gpu) or 0)

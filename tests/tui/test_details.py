@@ -459,7 +459,7 @@ async def test_a_gpus_page_has_memory_errors_links_modes_and_limits() -> None:
         "retired_unc": Err("Not Supported"), "retired_pending": Err("Not Supported"), "nvlink_links": 18,
         "nvlink_up": 17, "nvlink_crc_flit": 0, "nvlink_crc_data": 0, "nvlink_replays": 5, "nvlink_recoveries": 0,
         "power_limit_mw": 700e3, "bar1_total": 256 << 20, "persistence": 0, "reasons": 0x4 | 0x40, "mig": 0}, {})
-    assert "corrected                          3              44" in line_of(shown, "ECC corrected")
+    assert line_of(shown, "ECC corrected").split() == ["ECC", "corrected", "3", "44"]
     assert "? (not supported)" in line_of(shown, "ECC uncorrected")
     assert "corrected 0  uncorrected 2  pending yes  failed no" in line_of(shown, "remapped rows")
     assert line_of(shown, "retired pages").rstrip().endswith("? (not supported)")
@@ -556,6 +556,18 @@ async def test_the_new_pages_fit_every_size(size: tuple[int, int]) -> None:
     for keys in (("4",), ("4", "tab", "down", "down"), ("4", "g"), ("4", "g", "end"), ("5", "v", "tab", "end"), ("o",),
                  ("1", "enter", "end")):
         assert await page(fleet, *keys, size=size)
+
+
+async def test_the_new_pages_are_drawn_in_ascii_where_asked() -> None:
+    fleet = heated(minutes=0.5, after=20)
+    fleet.step(port=wires({**VIRTUAL, "mlx5_0": {"bond": "b\u00f6nd0"}}, {"h:odd": 1}, {}, {}))
+    async with console(Source(fleet), ascii_only=True) as (app, pilot):  # type: ignore[arg-type]
+        for keys in (("4",), ("g",), ("5", "v"), ("o",), ("1", "enter"), ("end",)):
+            await pilot.press(*keys)
+            await settle(pilot)
+            for line in lines(app):
+                line.encode("ascii", "strict")
+            assert {cell_len(line) for line in lines(app)} == {120}
 
 
 # -- one node --------------------------------------------------------------------------------------------------------

@@ -150,14 +150,14 @@ def _xids(picture: Picture, row: int, node: int, wide: int) -> list[Line]:
 def _memory(picture: Picture, row: int) -> list[Line]:
     table = picture.view["gpu"]
     out: list[Line] = [title(" Memory errors", f"ECC {explained(table, 'ecc_mode', row)[0]}"),
-                       ((f"   {'':<24}{'volatile':>16}{'aggregate':>16}", "head"),)]
+                       ((f"   {'':<24}{'volatile':>18}{'aggregate':>18}", "head"),)]
     for name, now, ever, bad in (("ECC corrected", "ecc_corrected_total", "ecc_corrected_lifetime_total", "info"),
                                  ("ECC uncorrected", "ecc_uncorrected_total", "ecc_uncorrected_lifetime_total",
                                   "critical")):
         line: list[Span] = [(f"   {name:<24}", "muted")]
         for column in (now, ever):
             text, style = explained(table, column, row)
-            line.append((f"{text:>16}", bad if table.value(column, row) else style))
+            line.append((f"{text:>18}", bad if table.value(column, row) else style))
         out.append(tuple(line))
     for name, columns in (
             ("remapped rows", (("corrected", "remapped_rows_corrected_total", "info"),

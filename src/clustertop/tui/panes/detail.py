@@ -214,7 +214,7 @@ class DetailPane(Pane):
         bridges = len(rows) - len(ends)
         out: list[Line] = [title(" PCIe devices", f"{bridges} bridges above them" if rows else "none known")]
         if ends:
-            out.append(((f"   {'device':<19}{'state':<10}{'lanes':<11}{'link':<13}{'note':<15}{'lost':>9}  "
+            out.append(((f"   {'device':<17}{'state':<10}{'lanes':<11}{'link':<13}{'note':<13}{'lost':>9}  "
                          f"{'kind':<6}", "head"),))
         ends.sort(key=lambda row: -(table.value("lost_bytes_per_second", row) or 0))
         for row in ends:
@@ -222,9 +222,9 @@ class DetailPane(Pane):
             lanes, hop, lost, link_now = (made(picture, row) for made in (
                 devices.lanes, devices.note, devices.lost, devices.link))
             out.append((
-                (f"   {glyphs.fit(table.labels[row], 18)} ", "text"), (f"{mark_text:<10}", style),
+                (f"   {glyphs.fit(table.labels[row], 16)} ", "text"), (f"{mark_text:<10}", style),
                 (f"{lanes[0]:<11}", lanes[1]), (f"{link_now[0]:<13}", link_now[1]),
-                (f"{glyphs.fit(hop[0], 14)} ", hop[1]), (f"{lost[0]:>9}  ", lost[1]),
+                (f"{glyphs.fit(hop[0], 12)} ", hop[1]), (f"{lost[0]:>9}  ", lost[1]),
                 (f"{devices.kind_word(picture, row):<6}", "muted"),
             ))
         return out

@@ -119,7 +119,7 @@ class PciePane(Pane):
             out.append((f"  {scaled(float(known.sum()), 'B/s')} lost{' each way' if full else ''}{tail}", "text"))
         out.append((f"  {count} judged", "muted"))
         out.append((f"  {unknown} unknown", "unknown" if unknown else "muted"))
-        if full:
+        if self.table.wide >= 125:
             out.append(("  all devices" if self.all else "  only those below; a: all", "muted"))
         return tuple(out)
 

@@ -42,14 +42,14 @@ class RdmaPane(Pane):
                 return value(table, own if table.value(own, r) is not None or table.value(f"hw_{own}", r) is None
                              else f"hw_{own}", r)
 
-            return Column(name, 10, cell, lambda p: ports.moved(p, way), rank=1)
+            return Column(name, 9, cell, lambda p: ports.moved(p, way), rank=1)
 
         columns: tuple[Column[Picture], ...] = (
             Column("state", 9, lambda p, r: ports.state(p, r, look.glyphs),
                    lambda p: p.severity("port").astype(float), "<"),
             Column("node", 14, lambda p, r: (p.atlas.names[p.view["port"].node[r]], "title"),
                    lambda p: [p.atlas.names[node] for node in p.view["port"].node.tolist()], "<", down=False),
-            Column("port", 12, self._port, lambda p: p.view["port"].labels, "<", down=False),
+            Column("port", 11, self._port, lambda p: p.view["port"].labels, "<", down=False),
             Column("link", 16, lambda p, r: ports.link(p, r, short=True), lambda p: p.view["port"].col("link"), "<"),
             Column("rate", 12, ports.rate_words, lambda p: p.view["port"].col("rate_bits_per_second"), rank=4,
                    down=False),
@@ -108,6 +108,7 @@ class RdmaPane(Pane):
             rows = self._with_children(picture, rows, passed)
         self.head.put([self._totals(picture, worth)])
         self.table.name_width(picture.atlas.name_width)
+        self.table.give_width("port", 13 if self.table.wide >= 100 else 11)
         self.table.show(picture, rows, self._empty(picture))
         self.draw_lower()
 
@@ -147,7 +148,7 @@ class RdmaPane(Pane):
             *([(f"  {flaps} flap", "warning")] if flaps else []),
             *([(f"  {slow} slow", "warning")] if slow else []),
             (f"  {wrong} with hard errors" if full else f"  {wrong} hard", "critical" if wrong else "muted"),
-            (f"  {shaky} with soft errors in the last minute" if full else f"  {shaky} soft",
+            (f"  {shaky} with soft errors" if full else f"  {shaky} soft",
              "warning" if shaky else "muted"),
             *([(f"  {stuck} with a counter at its end", "warning")] if stuck else []),
         ]

@@ -13,6 +13,7 @@ from clustertop import __version__
 from clustertop.clock import iso, local_time
 from clustertop.model import LinkState, Severity, Why
 from clustertop.quantity import duration, quantity
+from clustertop.rules.outliers import outliers
 from clustertop.signals import host
 from clustertop.store.view import STALE
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from clustertop.core import Snapshot
     from clustertop.model import Alert, Thing, Transition
+    from clustertop.rules.outliers import Outlier
     from clustertop.store.view import FleetView, TableView
 
 SILENT_INTERVALS = 5.0
@@ -84,7 +86,7 @@ def node_state(view: FleetView, row: int) -> str:
 
 
 def fleet_lines(snapshot: Snapshot) -> list[str]:
-    """One line per node, then what could not be read and why, then the alerts.
+    """One line per node, then what could not be read and why, what sets nodes apart from their peers, the alerts.
 
     ``>=`` before a sum or a maximum: not every thing that is there gave a reading.
     """
@@ -97,6 +99,9 @@ def fleet_lines(snapshot: Snapshot) -> list[str]:
     missing = unread(snapshot)
     if missing:
         lines += ["", f"could not be read: {len(missing)}", *table(("node", "why"), missing)[1:]]
+    differences = outliers(view)
+    if differences:
+        lines += ["", f"differences between peers: {len(differences)}", *(f"  {one}" for one in differences)]
     lines += ["", *alert_lines(snapshot.alerts, view.at)]
     return lines
 
@@ -236,7 +241,14 @@ def fleet_object(snapshot: Snapshot) -> dict[str, object]:
                        for name, table in view.tables.items()},
         })
     return {"clustertop": __version__, "at": iso(view.wall), "nodes": nodes,
+            "differences": [difference_object(one) for one in outliers(view)],
             "alerts": [alert_object(alert) for alert in snapshot.alerts]}
+
+
+def difference_object(one: Outlier) -> dict[str, object]:
+    """What sets a node apart from its peers, for JSON."""
+    return {"node": one.node, "label": one.label, "what": one.what, "value": one.value, "usual": one.usual,
+            "common": one.common, "of": one.of}
 
 
 def _row_object(table: TableView, row: int) -> dict[str, object]:

@@ -15,7 +15,7 @@ import numpy as np
 from clustertop import __version__
 from clustertop.clock import iso
 from clustertop.model import Severity, reason
-from clustertop.plain import SEVERITY_WORDS, UP, alert_object, node_state, table, unread
+from clustertop.plain import SEVERITY_WORDS, UP, alert_object, difference_object, node_state, table, unread
 from clustertop.quantity import duration
 from clustertop.rules.outliers import Outlier, outliers
 from clustertop.rules.spec import Clear
@@ -175,9 +175,7 @@ def as_object(report: Report) -> dict[str, object]:
         "findings": [{**alert_object(alert), "waits_seconds": report.waits.get(alert.rule)}
                      for alert in report.findings],
         "unread": [{"node": node, "why": why} for node, why in report.unread],
-        "differences": [{
-            "node": one.node, "label": one.label, "what": one.what, "value": one.value, "usual": one.usual,
-            "common": one.common, "of": one.of} for one in report.differences],
+        "differences": [difference_object(one) for one in report.differences],
         "judged": [{"rule": one.rule, "known": one.known, "unknown": one.unknown, "why": one.why or None}
                    for one in report.judged],
     }

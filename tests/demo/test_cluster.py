@@ -13,9 +13,11 @@ from clustertop.demo import machine as fixed
 from clustertop.demo.cluster import Cluster, schedule
 from clustertop.demo.faults import FAULTS, FaultError, parse, place
 from clustertop.demo.plan import make_plan
+from clustertop.demo.readings import OLD_FIRMWARE
 from clustertop.model import LinkEvent, LinkState, NodeInfo, Severity
 from clustertop.probe.frames import Encoder, line
 from clustertop.probe.gpu import COLUMNS
+from clustertop.rules.outliers import outliers
 from clustertop.rules.spec import builtin
 from clustertop.signals import gpu, pcie, rdma
 from clustertop.wire.frame import decode
@@ -79,6 +81,7 @@ class Watched:
     [
         ("x8@gpu002", "pcie_width", "GPU", 6),
         ("x8-switch@gpu002", "pcie_width", ":00.0", 10),
+        ("hot-x8@gpu002", "gpu_temperature", "GPU", 40),
         ("rdma-errors@gpu002", "rdma_soft_errors", "mlx5_", 8),
         ("port-flap@gpu002", "rdma_port_down", "mlx5_", 6),
         ("gpu-lost@gpu002", "gpu_missing", "GPU", 6),
@@ -103,6 +106,36 @@ def test_x8_names_gpu_hop_and_bandwidth() -> None:
     assert f"GPU {device}" in found.message
     assert "x8, expected x16" in found.message
     assert "31.5 GB/s" in found.message
+
+
+def test_a_link_that_got_too_hot_drops_after_the_heat_and_the_errors() -> None:
+    watched = Watched(1, ["hot-x8:2"])
+    found = watched.until("pcie_width", 60)
+    device = watched.cluster.faults[0].device
+    assert f"GPU {device}" in found.message
+    assert watched.core.snapshot is not None
+    view = watched.core.snapshot.view
+    row = next(row for row, label in enumerate(view["pcie"].labels) if label.startswith(f"GPU {device} "))
+    trace = view.drops.trace(view["pcie"], row)
+    assert trace is not None
+    before = trace.seconds < 0
+    assert trace.temperature_celsius[before & (trace.seconds > -6)].max() > 80
+    assert trace.temperature_celsius[before & (trace.seconds < -34)].min() < 75
+    assert trace.aer_per_second[before & (trace.seconds > -6)].min() > 0
+
+
+def test_a_port_that_was_never_used_is_no_fault_and_neither_is_old_firmware() -> None:
+    watched = Watched(4, ["port-unused@gpu002", "old-firmware@gpu003"])
+    for _ in range(30):
+        watched.second()
+    assert watched.seen == []
+    assert watched.core.snapshot is not None
+    view = watched.core.snapshot.view
+    unused = [view["port"].node[row] for row in range(len(view["port"])) if view["port"].value("never_used", row) == 1]
+    assert unused == [1]
+    found = outliers(view)
+    assert {(one.node, one.what, one.value) for one in found} == {("gpu003", "fw", OLD_FIRMWARE)}
+    assert len(found) == 8
 
 
 def test_a_switch_uplink_at_x8_is_one_alert_at_the_switch() -> None:

@@ -152,7 +152,8 @@ class TestTransitions:
             "at": "2023-11-14T22:14:10.000Z", "kind": "raised", "rule": "pcie_width", "severity": "critical",
             "node": "n1", "table": "pcie", "thing": "0000:17:00.0", "label": "GPU 3 17:00.0",
             "message": "is x8, expected x16", "value": 8.0, "limit": 0.0, "unit": "lanes",
-            "since": "2023-11-14T22:14:07.500Z", "alert": "1b338b733e", "into": None, "members": 0}
+            "since": "2023-11-14T22:14:07.500Z", "alert": "1b338b733e", "into": None, "members": 0,
+            "quiet": False}
 
     def test_a_parent_of_nodes_has_no_node_and_is_named(self) -> None:
         rack = change(thing=Thing("rack", "", "r7", "rack r7"), message="16 of 16 nodes unreachable: gpu[097-112]",
@@ -208,3 +209,20 @@ class TestObject:
         assert lines[-2] == "1 alert"
         assert re.split(" {2,}", lines[-1]) == ["CRIT", "1.0 s", "n0", "GPU 0", "90 °C, slowdown at 87 °C"]
         assert cell(fleet, "alerts") == "CRIT"
+
+
+def test_once_says_what_sets_a_node_apart_from_its_peers() -> None:
+    fleet = Fleet([NodeInfo(f"n{number}", groups=("train",)) for number in range(4)], rules={})
+    fleet.now += 1
+    for number in range(4):
+        fleet.facts[number]["driver"] = "565.9" if number == 2 else "570.1"
+        fleet.say(number, gpu=gpus({}))
+    fleet.tick()
+    lines = plain.fleet_lines(snapshot(fleet))
+    at = lines.index("differences between peers: 1")
+    assert lines[at + 1] == "  n2: driver 565.9, 3 of 4 peers have 570.1"
+    assert plain.fleet_object(snapshot(fleet))["differences"] == [
+        {"node": "n2", "label": "", "what": "driver", "value": "565.9", "usual": "570.1", "common": 3, "of": 4}]
+    alike = Fleet(4, rules={})
+    alike.tick()
+    assert not any("differences" in line for line in plain.fleet_lines(snapshot(alike)))

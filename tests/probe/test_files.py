@@ -315,6 +315,23 @@ def test_two_ports_virtual_function_and_software_device(node: trees.NodeTree) ->
     assert cell(reading, "port", "rxe0/1", "c:symbol_error") is None
 
 
+def test_a_bond_is_the_interface_of_the_first_gid_and_no_name_makes_one(node: trees.NodeTree) -> None:
+    bond = node.netdev("storage0")
+    node.write(f"{bond}/bonding/mode", "802.3ad 4")
+    node.netdev("bond9")
+    base = node.rdma("mlx5_bond_0", counters={}, hw_counters={})
+    node.write(f"{base}/1/gid_attrs/ndevs/0", "storage0")
+    other = node.rdma("mlx5_bond_1", counters={}, hw_counters={})
+    node.write(f"{other}/1/gid_attrs/ndevs/0", "bond9")
+    hostile = node.rdma("mlx5_bond_2", counters={}, hw_counters={})
+    node.write(f"{hostile}/1/gid_attrs/ndevs/0", "../../virtual/net/storage0")
+    reading = reader(Rdma, node).read(0.0)
+    assert attrs(reading, "port", "mlx5_bond_0/1")["bond"] == "storage0"
+    assert "bond" not in attrs(reading, "port", "mlx5_bond_1/1")
+    assert "bond" not in attrs(reading, "port", "mlx5_bond_2/1")
+    assert "bond" not in attrs(reading, "port", f"{NIC}/1")
+
+
 def test_failed_listing_of_ports_is_no_disappearance(node: trees.NodeTree) -> None:
     rdma = reader(Rdma, node, keep=0)
     before = rdma.read(0.0)

@@ -63,6 +63,13 @@ def test_unchanged_table_costs_nothing() -> None:
     assert "tb" not in frame["g"]["g"]
 
 
+def test_the_interval_asked_for_is_sent_only_while_another_is_in_effect() -> None:
+    encoder = Encoder()
+    for iv, iw, sent in ((2.0, 2.0, None), (8.0, 2.0, 2.0), (2.0, 0.0, None)):
+        frame = encoder.encode({"g": Group(1.0, iv, {}, iw=iw)}, 1.0, 0.0)
+        assert frame["g"]["g"].get("iw") == sent
+
+
 def test_number_becomes_unknown_and_back() -> None:
     encoder = Encoder()
     values = through(encoder, {"t": table()})

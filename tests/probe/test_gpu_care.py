@@ -204,6 +204,8 @@ def test_G6_a_slow_start_is_waited_for_and_stretches_the_interval(  # noqa: N802
     part = values.frame.g["gpu"]
     assert part.ms >= 700, "measured and sent"
     assert part.iv >= 4 * 0.7, "a quarter of the interval at most"
+    assert part.iw == 0.2, "what was asked for is said beside it"
+    assert values.frame.g["rdma"].iw == 0.0
     assert values.cell("gpu", key(0), "persistence") == 0
     assert not any(name.startswith("nvmlDeviceSet") for name in scenario.calls())
 

@@ -77,6 +77,23 @@ class TestXids:
         assert "Xid 79" in fleet.alerts[0].message
         assert sorted(fleet.inside()) == ["gpu_missing GPU 0", "gpu_xid GPU 0"]
 
+    def test_every_code_of_the_hour_is_kept_with_its_count(self) -> None:
+        fleet = Fleet()
+        fleet.step(gpu=gpus(NO_XID, seen(48, 45, 45)))
+        table = fleet["gpu"]
+        assert xid.listed(table.value("xid_codes", 1) or 0) == [(45, 2), (48, 1)]
+        assert table.value("xid_worst", 1) == 48
+        assert xid.listed(table.value("xid_codes", 0) or 0) == []
+
+    def test_nodes_that_make_up_lists_without_end_cost_no_verdict(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(xid, "MOST_TEXTS", len(xid.TEXTS))
+        assert xid.codes("45x2 79x987654") == 79.0
+        assert xid.gravest(79.0) == 79.0
+        assert xid.listed(79.0) == [(79, 0)]
+        fleet = Fleet()
+        fleet.step(gpu=gpus({**seen(79), "xids": "45x1 79x1234567"}))
+        assert fleet["gpu"].value("xid_level", 0) == xid.CRITICAL
+
     @given(st.text(max_size=40))
     def test_garbage_is_no_xid(self, text: str) -> None:
         try:

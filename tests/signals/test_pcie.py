@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clustertop.signals.pcie import NO_MODEL, expected_widths
+from clustertop.signals.pcie import CONFIGURED, NO_MODEL, OWN, PEERS, expected_by, expected_widths
 
 WIDTHS = st.sampled_from([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, float("nan")])
 
@@ -34,6 +34,19 @@ def test_A11_the_operator_has_the_last_word() -> None:  # noqa: N802
 
 def test_alone_or_of_no_known_model_its_own_maximum_counts() -> None:
     assert expect([3, NO_MODEL, NO_MODEL], [8.0, 4.0, 16.0]) == [8.0, 4.0, 16.0]
+
+
+def test_A10_A11_it_is_said_what_the_expectation_goes_by() -> None:  # noqa: N802
+    nan = float("nan")
+
+    def by(models: list[int], maxima: list[float], wanted: list[float]) -> list[float]:
+        return expected_by(np.array(models, np.intp), np.array(maxima), np.array(wanted)).tolist()
+
+    assert by([0, 0, 1], [16.0, 8.0, 16.0], [nan, nan, nan]) == [PEERS, PEERS, OWN]
+    assert by([0, 0, NO_MODEL], [16.0, 16.0, 4.0], [8.0, nan, nan]) == [CONFIGURED, PEERS, OWN]
+    # A device that does not tell its maximum has one peer all the same; one alone that does not has nothing.
+    assert by([0, 0], [nan, 16.0], [nan, nan]) == [PEERS, OWN]
+    assert np.isnan(by([0], [nan], [nan])).all()
 
 
 def test_nothing_known_is_unknown() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from clustertop.model import LinkState, NodeInfo
 from clustertop.probe.frames import Err
+from clustertop.rules.outliers import outliers
 from clustertop.signals.units import pci_key
 from clustertop.store.layout import runs_index
 from clustertop.store.view import FRESH, LATE, STALE
@@ -379,3 +380,20 @@ def test_racks_and_names_come_from_the_inventory() -> None:
     fleet.tick()
     assert fleet["node"].labels == ("a", "b")
     assert [node.rack for node in fleet.view.nodes] == ["r1", "r2"]
+
+
+def test_a_list_where_a_text_belongs_is_a_text() -> None:
+    """Models and names are compared and counted: a node that sends lists for them must not end the console."""
+    fleet = Fleet(3)
+    fleet.now += 1
+    for number in range(3):
+        wires, cards = ports({}, {}), gpus({})
+        wires.rows = [(key, {**own, **{name: ["x", "y"] for name in ("hca", "board", "fw", "driver", "netdev")}})
+                      for key, own in wires.rows]
+        cards.rows = [(key, {**own, "name": ["H", "100"], "mig_layout": ["1g.5gb 4.8 GiB"]}) for key, own in cards.rows]
+        fleet.say(number, gpu=cards, port=wires)
+    fleet.tick()
+    assert outliers(fleet.view) == []
+    assert fleet["port"].attrs[0]["hca"] == "x y"
+    assert fleet["gpu"].attrs[0]["name"] == "H 100"
+    assert fleet["gpu"].attrs[0]["mig_layout"] == ["1g.5gb 4.8 GiB"]

@@ -19,8 +19,11 @@ START_SECONDS = 3.0
 FAULTS = {
     "x8": "a GPU's link trains at x8, expected x16",
     "x8-switch": "the uplink of a PCIe switch trains at x8, and everything below it shares that",
+    "hot-x8": "a GPU heats up, its link has AER errors, and 40 seconds on it drops to x8",
     "rdma-errors": "symbol errors, link recoveries and out-of-sequence packets rise on one port",
     "port-flap": "an InfiniBand port goes down and comes back, again and again",
+    "port-unused": "an InfiniBand port has no cable and never had one: no fault",
+    "old-firmware": "the adapters of a node have another firmware than those of its peers",
     "gpu-lost": "a GPU falls off the bus",
     "gpu-hung": "an NVML call does not return; the other groups go on",
     "hot-gpu": "a GPU heats up to its slowdown limit and is slowed down",

@@ -88,6 +88,7 @@ def build(node: PlannedNode, seed: int) -> Machine:
     facts: dict[str, Attr] = {
         "host": node.name, "kernel": "5.15.0-1063-nvidia", "boot_id": str(_uuid(rng)), "os": "Ubuntu 22.04.5 LTS",
         "python": "3.10.12", "arch": "x86_64", "driver": "550.127.08", "cuda": "12.4", "nvml": "12.550.127.08",
+        "xid": "NVML events",
     }  # fmt: skip
     machine = Machine(node.name, facts, round(rng.uniform(3e5, 4e6), 3))
     idle = node.job < 0

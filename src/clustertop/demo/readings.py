@@ -18,9 +18,13 @@ GROUPS = ("gpu", "pcie", "rdma", "host")
 COST_MS = {"gpu": 6.4, "pcie": 5.1, "rdma": 3.2, "host": 0.6}
 FLAP_SECONDS = 20.0
 FLAP_DOWN_SECONDS = 8.0
+AER_AFTER_SECONDS, NARROW_AFTER_SECONDS = 15.0, 40.0
+"""Of a link whose GPU is too hot: after its fault began."""
+OLD_FIRMWARE = "28.36.1010"
 LOST = Err("GPU is lost")
 HUNG_CALL = "nvmlDeviceGetUtilizationRates"
 _NET_FIXED = fixed.net_fixed()
+_AER = fixed.PCIE_COLUMNS.index("aer_cor")
 _PORT_DOWN = (("state", "1: DOWN"), ("phys_state", "2: Polling"), ("rate", "10 Gb/sec (4X SDR)"))
 _WIDTHS = fixed.GPU_COLUMNS.index("pcie_width") * fixed.GPUS
 
@@ -46,6 +50,10 @@ class Node:
         self.machine = machine
         self._simulator = simulator
         self._faults = faults
+        self._old_rows = [
+            (key, {**attrs, "fw": OLD_FIRMWARE} if number < fixed.COMPUTE_PORTS else attrs)
+            for number, (key, attrs) in enumerate(machine.port_rows)
+        ] if self._placed("old-firmware") else []  # fmt: skip
 
     def active(self, name: str) -> Placed | None:
         """Return the fault *name* of this node if it has begun."""
@@ -53,6 +61,19 @@ class Node:
         for one in self._faults:
             if one.name == name and now >= one.start_seconds:
                 return one
+        return None
+
+    def _placed(self, name: str) -> Placed | None:
+        """Return the fault *name* of this node, whenever it begins."""
+        return next((one for one in self._faults if one.name == name), None)
+
+    def _narrow(self) -> int | None:
+        """Return the GPU whose link is at x8 now."""
+        narrow, hot = self.active("x8"), self.active("hot-x8")
+        if narrow is not None:
+            return narrow.device
+        if hot is not None and self._simulator.seconds >= hot.start_seconds + NARROW_AFTER_SECONDS:
+            return hot.device
         return None
 
     def update(self, schedule: Schedule, now: float) -> dict[str, Group]:
@@ -85,9 +106,9 @@ class Node:
     def _gpu(self) -> Table:
         cells: list[Cell] = self._simulator.blocks()[0][self.number].ravel().tolist()
         cells += self.machine.gpu_fixed
-        narrow = self.active("x8")
+        narrow = self._narrow()
         if narrow is not None:
-            cells[_WIDTHS + narrow.device] = 8
+            cells[_WIDTHS + narrow] = 8
         lost = self.active("gpu-lost")
         if lost is not None:
             cells[lost.device :: fixed.GPUS] = [LOST] * len(fixed.GPU_COLUMNS)
@@ -97,12 +118,16 @@ class Node:
         machine = self.machine
         cells = machine.pcie_cells
         rows = len(machine.pcie_rows)
-        narrow, uplink, lost = self.active("x8"), self.active("x8-switch"), self.active("gpu-lost")
-        if narrow or uplink or lost:
+        narrow, uplink, lost = self._narrow(), self.active("x8-switch"), self.active("gpu-lost")
+        hot = self.active("hot-x8")
+        if narrow is not None or uplink or lost or hot:
             cells = list(cells)
         if narrow is not None:
             # Both ends of the link say so.
-            cells[machine.gpu_pcie[narrow.device]] = cells[machine.above[narrow.device][0]] = 8
+            cells[machine.gpu_pcie[narrow]] = cells[machine.above[narrow][0]] = 8
+        if hot is not None:
+            age = self._simulator.seconds - hot.start_seconds - AER_AFTER_SECONDS
+            cells[_AER * rows + machine.gpu_pcie[hot.device]] = int(max(age, 0.0) ** 1.5)
         if uplink is not None:
             cells[machine.above[uplink.device][1]] = 8
         if lost is not None:
@@ -128,7 +153,12 @@ class Node:
             if into < FLAP_DOWN_SECONDS:
                 for column, text in _PORT_DOWN:
                     cells[_port_cell(column, flap.device)] = text
-        return Table(self.machine.port_rows, fixed.PORT_COLUMNS, cells)
+        unused = self._placed("port-unused")
+        if unused is not None:
+            for column, text in _PORT_DOWN:
+                cells[_port_cell(column, unused.device)] = text
+        old = self.active("old-firmware") is not None
+        return Table(self._old_rows if old else self.machine.port_rows, fixed.PORT_COLUMNS, cells)
 
     def _host(self) -> dict[str, Table]:
         simulator = self._simulator

@@ -52,7 +52,7 @@ class Simulator:
         count = len(plan.nodes)
         rng = np.random.default_rng((seed, 1))
         self._noise = np.random.default_rng((seed, 2))
-        self._faults = [one for one in faults if one.name in {"hot-gpu", "straggler", "gpu-lost"}]
+        self._faults = [one for one in faults if one.name in {"hot-gpu", "hot-x8", "straggler", "gpu-lost"}]
         jobs = plan.jobs
         # One more than there are jobs: the last column is the idle node's "job".
         self._job = np.array([node.job if node.job >= 0 else len(jobs) for node in plan.nodes], np.intp)
@@ -145,7 +145,7 @@ class Simulator:
 
     def _heat(self, now: float, dt: float) -> None:
         for one in self._faults:
-            if one.name == "hot-gpu" and now >= one.start_seconds:
+            if one.name in {"hot-gpu", "hot-x8"} and now >= one.start_seconds:
                 at = one.node, one.device
                 warmer = self.temperature[at] + (_HOT_TARGET_CELSIUS - self.temperature[at]) * dt / _HOT_SECONDS
                 self.temperature[at] = min(warmer, _HOT_MOST_CELSIUS)

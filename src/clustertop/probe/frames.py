@@ -90,12 +90,13 @@ class Table(object):
 class Group(object):
     """One group's part of a frame: its last reading and its state.
 
-    ``t``: the node's monotonic time of the reading, seconds. ``iv``: the interval in effect, seconds. ``ms``:
-    what the reading took. ``st``: ``ok``, ``hung``, ``error``, ``off``, ``wait`` or ``released``. ``w``:
-    while hung, the call that has not returned. ``e``: while in error or released, why. ``n``: number of readings made.
+    ``t``: the node's monotonic time of the reading, seconds. ``iv``: the interval in effect, seconds; ``iw``: the one
+    asked for, sent while ``iv`` is longer. ``ms``: what the reading took. ``st``: ``ok``, ``hung``, ``error``, ``off``,
+    ``wait`` or ``released``. ``w``: while hung, the call that has not returned. ``e``: while in error or released,
+    why. ``n``: number of readings made.
     """
 
-    __slots__ = ("e", "iv", "ms", "n", "st", "t", "tables", "w")
+    __slots__ = ("e", "iv", "iw", "ms", "n", "st", "t", "tables", "w")
 
     def __init__(
         self,
@@ -107,9 +108,11 @@ class Group(object):
         w: str = "",
         e: str = "",
         n: int = 0,
+        iw: float = 0.0,
     ) -> None:
         self.t = t
         self.iv = iv
+        self.iw = iw
         self.tables = tables if tables is not None else {}
         self.ms = ms
         self.st = st
@@ -174,6 +177,8 @@ class Encoder(object):
 
     def _group(self, g: str, group: Group, full: bool) -> "Dict[str, Any]":
         part: "Dict[str, Any]" = {"t": round(group.t, 3), "iv": _tidy(group.iv), "n": group.n}
+        if 0 < group.iw < group.iv:
+            part["iw"] = _tidy(group.iw)
         if group.ms:
             part["ms"] = round(group.ms, 1)
         if group.st != "ok":

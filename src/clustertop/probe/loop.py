@@ -138,7 +138,8 @@ class Runner(object):
         with self._lock:
             reading, started = self._reading, self._started
             group = Group(
-                self._t, self.effective, reading.tables, self._ms, reading.st, "", reading.e, self._n
+                self._t, self.effective, reading.tables, self._ms, reading.st, "", reading.e, self._n,
+                self.interval,
             )
         if not self._n:
             group.t = now

@@ -150,6 +150,7 @@ class Rdma(object):
             for attr, text in (
                 ("link_layer", tree.text(directory + "/link_layer")),
                 ("netdev", self._netdev(base, number)),
+                ("bond", self._bond(directory)),
             ):
                 if text:
                     attrs[attr] = text
@@ -164,6 +165,11 @@ class Rdma(object):
                 files.update((mark + name, directory + "/" + family + "/" + name) for name in listed)
             ports.append(Port(("{}/{}".format(pci or device, number), attrs), files))
         return ports
+
+    def _bond(self, directory: str) -> str:
+        """Return the bond that the port carries: then the interface of its first GID is one; empty where it is none."""
+        name = self._tree.text(directory + "/gid_attrs/ndevs/0")
+        return name if name and "/" not in name and self._tree.is_dir("sys/class/net/" + name + "/bonding") else ""
 
     def _netdev(self, base: str, number: str) -> str:
         """Return the network interface of a port: the one whose ``dev_port`` it is, else its first GID's."""

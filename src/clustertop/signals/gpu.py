@@ -125,8 +125,8 @@ METRICS = (
     Metric("xid_time_seconds", "s", "when that was, on the node's monotonic clock", "xid_time", hi=1e10,
            source=xid.SOURCE),
     Metric("xids_total", "", "Xids since the probe started", "xid_count", hi=1e9, source=xid.SOURCE),
-    Metric("xid_worst", "", "gravest Xid of the last hour; 0: none", "xids", "state", hi=99999.0, parse=xid.worst,
-           source=xid.SOURCE),
+    Metric("xid_codes", "", "Xids of the last hour and how often each came, newest first; 0: none", "xids", "state",
+           hi=xid.LISTED + xid.MOST_TEXTS, parse=xid.codes, words=xid.TEXTS, source=xid.SOURCE),
     Metric("remapped_rows_corrected_total", "", "rows remapped after corrected errors", "remap_cor", hi=65536.0,
            source=_NVML),
     Metric("remapped_rows_uncorrected_total", "", "rows remapped after uncorrected errors", "remap_unc", hi=65536.0,
@@ -147,6 +147,7 @@ METRICS = (
     Metric("temperature_margin_celsius", "°C", "slowdown limit minus temperature", kind="derived", label="margin"),
     Metric("slowdown", "", "HW slowdown, HW thermal slowdown or HW power brake is on", kind="derived"),
     Metric("generation_missing", "", "generations below what card and host allow, judged under load", kind="derived"),
+    Metric("xid_worst", "", "gravest Xid of the last hour; 0: none", kind="derived", source=xid.SOURCE),
     Metric("xid_age_seconds", "s", "since the last Xid", kind="derived"),
     Metric("xid_level", "", "how bad that is: 1 the job's own, 2 fabric or driver, 3 hardware", kind="derived",
            words={xid.NONE: "none", xid.INFO: "info", xid.WARNING: "warning", xid.CRITICAL: "critical"}),
@@ -222,9 +223,12 @@ def derive(t: Columns, failed: NDArray[np.bool_], node_time: NDArray[np.float64]
     t.put("utilization_below_peers_ratio", _below_peers(t.row_node, busy), Why.NOT_JUDGED)
     if node_time is not None:
         t.put("xid_age_seconds", np.maximum(node_time - t.col("xid_time_seconds"), 0.0))
-    seen = t.col("xid_worst")
+    seen = t.col("xid_codes")
     codes, which = np.unique(seen, return_inverse=True)
-    t.put("xid_level", np.array([xid.level(code) for code in codes])[which] if len(seen) else seen)
+    worst = np.array([xid.gravest(code) for code in codes])
+    t.put("xid_worst", worst[which] if len(seen) else seen)
+    t.why_of("xid_worst")[np.isnan(seen)] = t.why_of("xid_codes")[np.isnan(seen)]
+    t.put("xid_level", np.array([xid.level(code) for code in worst])[which] if len(seen) else seen)
     t.put("nvlink_links_missing", _links_missing(t.row_node, t.col("nvlink_links_up")))
     t.put("persistence_off_gpus", _first_of_node(t.row_node, t.col("persistence_mode")))
     _stalled(t)

@@ -118,6 +118,8 @@ GROUP = table("group", "", "probe groups", (
     Metric("group_age_seconds", "s", "since the group's last reading", kind="derived", label="age"),
     Metric("age_intervals", "", "the same in intervals", kind="derived"),
     Metric("interval_seconds", "s", "effective interval; it stretches where readings are dear", kind="derived"),
+    Metric("interval_wanted_seconds", "s", "interval asked for; less than the effective one while that is stretched",
+           kind="derived"),
     Metric("reading_seconds", "s", "what the last reading took", kind="derived", label="cost"),
 ))
 

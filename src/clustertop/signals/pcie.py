@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from clustertop.signals.columns import Columns
 
+CONFIGURED, PEERS, OWN = 0, 1, 2
+"""Where an expected width comes from."""
 _SYSFS = "https://docs.kernel.org/admin-guide/abi-testing.html"
 
 METRICS = (
@@ -44,7 +46,12 @@ METRICS = (
     Metric("endpoint", "", "1: GPU, NIC or NVMe; 0: a bridge", kind="derived"),
     Metric("width_expected_lanes", "lanes", "configured, else the commonest maximum of the same model, else its own",
            kind="derived", label="expected"),
+    Metric("width_expected_by", "", "where the expected width comes from", kind="derived",
+           words={CONFIGURED: "config", PEERS: "peers", OWN: "own maximum"}),
     Metric("path_width_lanes", "lanes", "narrowest hop from the device to the root port", kind="derived", label="path"),
+    Metric("width_drop_seconds", "s", "since the path became narrower than it was; unknown where no drop was seen",
+           kind="derived"),
+    Metric("width_before_lanes", "lanes", "what it was before that", kind="derived"),
     Metric("narrow_hop_row", "", "row of that hop", kind="derived"),
     Metric("width_missing_lanes", "lanes", "lanes missing at this hop, for itself or a device below it", kind="derived",
            label="missing"),
@@ -103,7 +110,31 @@ def expected_widths(
         maxima: [rows] the devices' own maxima, lanes.
         configured: [rows] the operator's, NaN where there is none.
     """
+    peer, _ = _peer_widths(models, maxima)
+    out = np.where(np.isnan(peer), maxima, peer)
+    return np.where(np.isnan(configured), out, configured)
+
+
+def expected_by(
+    models: NDArray[np.intp], maxima: NDArray[np.float64], configured: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return which of the three :func:`expected_widths` went by, [rows]: CONFIGURED, PEERS, OWN; NaN where by none.
+
+    A device that is the only one of its model goes by its own maximum.
+    """
+    peer, told = _peer_widths(models, maxima)
+    others = told - ~np.isnan(maxima)
+    out = np.where(np.isnan(maxima), np.nan, float(OWN))
+    out = np.where(~np.isnan(peer) & (others > 0), float(PEERS), out)
+    return np.where(np.isnan(configured), out, float(CONFIGURED))
+
+
+def _peer_widths(
+    models: NDArray[np.intp], maxima: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """The commonest maximum of each device's model, [rows], and how many of that model tell theirs."""
     peer = np.full(maxima.shape, np.nan)
+    count = np.zeros(maxima.shape, np.intp)
     told = np.flatnonzero((models != NO_MODEL) & ~np.isnan(maxima))
     if len(told):
         # Lane counts end at 32, so model and width make one number, wider ones later.
@@ -113,8 +144,9 @@ def expected_widths(
         common = np.full(int(models.max()) + 1, np.nan)
         common[pairs[best[last]] // 64] = pairs[best[last]] % 64
         peer = np.where(models != NO_MODEL, common[models], np.nan)
-    out = np.where(np.isnan(peer), maxima, peer)
-    return np.where(np.isnan(configured), out, configured)
+        many = np.bincount(models[told], minlength=int(models.max()) + 1)
+        count = np.where(models != NO_MODEL, many[models], 0)
+    return peer, count
 
 
 def chains(keys: Sequence[str], row_node: NDArray[np.int32], attrs: Sequence[Mapping[str, object]]) -> NDArray[np.intp]:

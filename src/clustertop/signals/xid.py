@@ -107,6 +107,11 @@ XIDS: dict[int, Xid] = {xid.code: xid for xid in (
 
 _SEEN = re.compile(r"(\d{1,5})x(\d{1,10})")
 MAX_CODES = 8
+MOST_TEXTS = 4096
+LISTED = float(1 << 20)
+TEXTS: dict[int, str] = {}
+"""Lists of codes that nodes have sent, by the number that stands for each in the table."""
+_NUMBERS: dict[str, float] = {}
 
 
 def look_up(code: float) -> Xid:
@@ -131,6 +136,41 @@ def worst(text: str) -> float:
         if code and look_up(code).level > level:
             best, level = code, look_up(code).level
     return float(best)
+
+
+def codes(text: str) -> float:
+    """Return the number that stands for the list ``45x2 48x1``, newest first; 0 for none.
+
+    Where nodes have made up too many lists it is the gravest code itself: what counts is never lost.
+
+    Raises:
+        ValueError: it is no such list.
+    """
+    grave = worst(text)
+    if not grave:
+        return 0.0
+    listed = " ".join(text.split()[:MAX_CODES])
+    known = _NUMBERS.get(listed)
+    if known is None:
+        if len(_NUMBERS) >= MOST_TEXTS:
+            return grave
+        known = _NUMBERS[listed] = LISTED + len(_NUMBERS)
+        TEXTS[int(known)] = listed
+    return known
+
+
+def listed(number: float) -> list[tuple[int, int]]:
+    """(code, how often) of what :func:`codes` returned, newest first; a code alone has an unknown count, 0."""
+    if number != number or not number:
+        return []
+    if number < LISTED:
+        return [(int(number), 0)]
+    return [(int(found.group(1)), int(found.group(2))) for found in _SEEN.finditer(TEXTS.get(int(number), ""))]
+
+
+def gravest(number: float) -> float:
+    """The gravest code of what :func:`codes` returned; NaN for an unknown one."""
+    return number if number != number or number < LISTED else worst(TEXTS.get(int(number), ""))
 
 
 def level(code: float) -> float:

@@ -82,6 +82,17 @@ class History:
             for position, number in enumerate(columns):
                 self._positions[spec.name, spec.metrics[number].name] = position
 
+    @property
+    def samples(self) -> int:
+        """How many samples are kept."""
+        return SAMPLES
+
+    def times(self, table: str) -> NDArray[np.float64]:
+        """When each sample of *table* was taken, our monotonic clock, oldest first; NaN where there is none yet."""
+        ring = self._rings[table]
+        out: NDArray[np.float64] = ring.times[ring.order()]
+        return out
+
     def due(self, now: float) -> bool:
         """Whether a sample is due at *now*."""
         return now - self._last >= STEP_SECONDS - 0.05

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from clustertop.model import Why
 from clustertop.signals import pcie
 from clustertop.signals.units import pci_key
+from clustertop.store.drops import WidthDrops
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from clustertop.model import Attr, NodeInfo
+    from clustertop.store.history import History
     from clustertop.store.table import Table
 
 
@@ -27,6 +30,7 @@ class PciePaths:
         gpus: Table,
         nodes: Sequence[NodeInfo],
         expect: Callable[[NodeInfo, str, Mapping[str, Attr]], float | None],
+        history: History,
     ) -> None:
         self._table, self._gpus, self._nodes, self._expect = table, gpus, nodes, expect
         self._capacity = 0
@@ -38,6 +42,8 @@ class PciePaths:
         self._model = np.empty(0, np.intp)
         self._models: dict[str, int] = {}
         self._expected = np.empty(0)
+        self._by = np.empty(0)
+        self.drops = WidthDrops(history)
         self._seen: NDArray[np.float64] = np.empty(0)
 
     def relay(self, number: int) -> None:
@@ -88,8 +94,8 @@ class PciePaths:
             new[..., :old] = place
             setattr(self, name, new)
 
-    def derive(self) -> None:
-        """Fill the derived columns of the PCIe table."""
+    def derive(self, now: float) -> None:
+        """Fill the derived columns of the PCIe table at *now*."""
         table = self._table
         self._grow(table.rows)
         columns, rows = table.columns, slice(0, table.rows)
@@ -104,8 +110,11 @@ class PciePaths:
         maxima = columns.col("width_max_lanes")
         if not np.array_equal(maxima, self._seen, equal_nan=True):
             self._seen = maxima.copy()
-            self._expected = pcie.expected_widths(self._model[rows], maxima, self._configured[rows])
+            told = self._model[rows], maxima, self._configured[rows]
+            self._expected, self._by = pcie.expected_widths(*told), pcie.expected_by(*told)
         pcie.derive(columns, self._chain[:, rows], self._expected, self._endpoint[rows], self._gpu[rows])
+        columns.put("width_expected_by", np.where(self._endpoint[rows], self._by, np.nan), Why.NOT_PROVIDED)
+        self.drops.derive(columns, self._chain[:, rows], join, self._gpus.columns, self._gpus.labels, table.listed, now)
 
 
 def _short(key: str) -> str:

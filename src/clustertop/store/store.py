@@ -38,18 +38,21 @@ RELOAD_SECONDS = 60.0
 """After the GPU driver was away."""
 BACK_SECONDS = 1.0
 """A node's own clock that goes back by more than this began anew."""
+LISTS = frozenset({"path", "mig_layout"})
+"""Attributes that are lists; "unclassified" is one too, but no node sends it."""
 _UNCHANGED = TablePart()
 _NOT_READ = frozenset({"error", "released"})
 """States of a group in which no row is to blame for having no values."""
 _GROUP_COLUMNS = tuple(host.GROUP.index[name] for name in (
-    "group_state", "hung", "failed", "interval_seconds", "reading_seconds"))
+    "group_state", "hung", "failed", "interval_seconds", "interval_wanted_seconds", "reading_seconds"))
 _READING_SECONDS = host.GROUP.index["reading_seconds"]
 _KEEP = {
     "node": tuple(
         metric.name for metric in host.NODE.metrics if not metric.raw and metric.name not in host.OF_HOST),
-    "group": ("group_state", "hung", "failed", "group_age_seconds", "age_intervals", "interval_seconds"),
+    "group": ("group_state", "hung", "failed", "group_age_seconds", "age_intervals", "interval_seconds",
+              "interval_wanted_seconds"),
     "port": ("was_up", "virtual", "never_used"),
-    "pcie": ("endpoint", "width_expected_lanes"),
+    "pcie": ("endpoint", "width_expected_lanes", "width_expected_by"),
 }
 _DOWN = frozenset({
     LinkState.UNREACHABLE, LinkState.AUTH_FAILED, LinkState.HOST_KEY_UNKNOWN, LinkState.HOST_KEY_CHANGED,
@@ -73,7 +76,7 @@ class _Node:
         self.boot: Attr = None
         self.numbers: dict[str, int] = {}
         self.group_rows: dict[str, int] = {}
-        self.told: dict[str, tuple[str, float, str, str]] = {}
+        self.told: dict[str, tuple[str, float, float, str, str]] = {}
         self.probe_cpu: tuple[float, float] | None = None
 
 
@@ -100,7 +103,7 @@ class Store:
         self._nodes = [_Node() for _ in self.nodes]
         self._expected_gpus = np.array(
             [np.nan if (count := expect_gpus(node)) is None else float(count) for node in self.nodes])
-        self._paths = PciePaths(self.tables["pcie"], self.tables["gpu"], self.nodes, expect_width)
+        self._paths = PciePaths(self.tables["pcie"], self.tables["gpu"], self.nodes, expect_width, self.history)
         self._ports = Ports(self.tables["port"])
         self._tables_of = {
             group: tuple((spec.name, self.tables[spec.name]) for spec in SPECS if spec.group == group)
@@ -231,7 +234,7 @@ class Store:
         if part.n != node.numbers.get(name):
             groups.reads[row] += 1
             groups.values[_READING_SECONDS, row] = part.ms / 1000
-        told = (part.st, part.iv, part.w, part.e)
+        told = (part.st, part.iv, part.iw, part.w, part.e)
         before = node.told.get(name)
         if told == before:
             return
@@ -243,7 +246,7 @@ class Store:
         if groups.attrs[row].get("said", "") != said:
             groups.say(row, {"said": said})
         values, why = groups.values, groups.why
-        fields = (state, state == host.HUNG, state == host.ERROR, part.iv, part.ms / 1000)
+        fields = (state, state == host.HUNG, state == host.ERROR, part.iv, part.iw or part.iv, part.ms / 1000)
         for column, value in zip(_GROUP_COLUMNS, fields, strict=True):
             values[column, row] = value
             why[column, row] = Why.KNOWN
@@ -296,7 +299,7 @@ class Store:
         gpus, ports, nodes = (self.tables[name] for name in ("gpu", "port", "node"))
         unheard = np.isinf(gpus.read_at[: gpus.rows]) & ~gpus.present[: gpus.rows]
         gpu.derive(gpus.columns, self._failed(gpus, "gpu") | unheard, gpus.node_time[: gpus.rows])
-        self._paths.derive()
+        self._paths.derive(now)
         rdma.derive(ports.columns, self._flags("port", lambda attrs: bool(attrs.get("physfn"))),
                     ~np.isinf(ports.read_at[: ports.rows]))
         self._ports.derive(now)
@@ -306,6 +309,7 @@ class Store:
         self._node_table(nodes, gpus, now)
         if self.history.due(now):
             self.history.push(now, {name: table.values[:, : table.rows] for name, table in self.tables.items()})
+            self._paths.drops.sample(self.tables["pcie"].columns, now)
         self.generation += 1
 
     def view(self, now: float, wall: float) -> FleetView:
@@ -315,6 +319,7 @@ class Store:
             {name: table.view(now, _KEEP.get(name, ()), self._freshness) for name, table in self.tables.items()},
             tuple(node.facts for node in self._nodes), tuple(node.reason for node in self._nodes), self.history,
             {"": self._settle.copy(), "gpu": np.fmax(self._settle, self._reload)},
+            self._paths.drops,
         )
 
     def _failed(self, table: Table, group: str) -> np.ndarray:
@@ -428,8 +433,13 @@ def _unclassified(rows: list[Row], part: TablePart, table: Table) -> list[Row]:
 
 def _clean_row(row: Row) -> Row:
     """A row fit to be shown; what was clean already is shared with what was sent, not held twice."""
-    attrs = {clean(key, 40): _attr(value) for key, value in row.a.items()}
+    attrs = {clean(key, 40): _attr(value if key in LISTS else _one_text(value)) for key, value in row.a.items()}
     return Row(clean(row.k, 128), row.a if attrs == row.a else attrs)
+
+
+def _one_text(value: Attr) -> Attr:
+    """What our own probe sends as one text is one text, whatever a node sends: it is compared and counted."""
+    return " ".join(value[:32]) if isinstance(value, list) else value
 
 
 def _attr(value: Attr) -> Attr:

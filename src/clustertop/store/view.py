@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from clustertop.model import Attr, NodeInfo
     from clustertop.signals.metric import TableSpec
+    from clustertop.store.drops import WidthDrops
     from clustertop.store.history import History
 
 FRESH, LATE, STALE = 0, 1, 2
@@ -111,6 +112,8 @@ class FleetView:
     settling: Mapping[str, NDArray[np.float64]]
     """By probe group: [nodes] until when (our monotonic clock) it settles after a boot or a reload; past: it does not.
     Under the empty name, what holds for all of them."""
+    drops: WidthDrops
+    """Links that became narrower while we watched."""
 
     def settling_of(self, name: str) -> NDArray[np.float64]:
         """[rows of table *name*] until when they settle; a row about a group of readings, as that group does."""

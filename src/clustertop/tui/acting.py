@@ -15,7 +15,9 @@ from clustertop.tui.heat import HEATS
 from clustertop.tui.help import HelpScreen
 from clustertop.tui.panes.alerts import AlertsPane
 from clustertop.tui.panes.fleet import FleetPane
+from clustertop.tui.panes.gpu import GpuPane
 from clustertop.tui.panes.nodes import NodesPane
+from clustertop.tui.panes.outliers import OutliersPane
 from clustertop.tui.panes.pcie import PciePane
 from clustertop.tui.panes.rdma import RdmaPane
 from clustertop.tui.widgets.lines import LineView
@@ -37,6 +39,7 @@ class Acting(App[int]):
     look: Look
     atlas: Atlas
     panes: dict[str, Pane]
+    picture: Picture | None
     front: str
     filter_text: str
     paused_at: float | None
@@ -166,10 +169,47 @@ class Acting(App[int]):
             pane.toggle_log()
         self.action_screen_to("alerts")
 
+    def open_gpu(self, node: int, row: int | None = None) -> None:
+        """Show everything about one GPU; None: the one of *node* that is worst off."""
+        pane = self.panes["gpu"]
+        if isinstance(pane, GpuPane) and self.picture is not None:
+            pane.open(self.picture, node, row)
+            self.action_screen_to("gpu")
+
+    def action_gpu_page(self) -> None:
+        """The page of the GPU under the cursor, or of the worst GPU of the node under it."""
+        front = self.panes[self.front]
+        node = front.node()
+        row = None
+        if isinstance(front, NodesPane) and front.table is front.gpus:
+            row = front.gpus.row
+        elif isinstance(front, PciePane):
+            row = front.gpu()
+            if row is None:
+                self.say("not a GPU that NVML answers for")
+                return
+        if node is not None:
+            self.open_gpu(node, row)
+
+    def action_virtual(self) -> None:
+        """Virtual functions, or not."""
+        pane = self.panes["rdma"]
+        if isinstance(pane, RdmaPane):
+            self.say(pane.toggle_virtual())
+
+    def action_virtual_screen(self) -> None:
+        """The ports with their virtual functions."""
+        pane = self.panes["rdma"]
+        if isinstance(pane, RdmaPane) and not pane.unfolded:
+            pane.toggle_virtual()
+        self.action_screen_to("rdma")
+
     def action_per_gpu(self) -> None:
-        """Lines per GPU, or per node."""
+        """Lines per GPU, or per node; elsewhere the page of the GPU."""
         pane = self.panes["nodes"]
-        if isinstance(pane, NodesPane):
+        if self.front != "nodes":
+            self.action_gpu_page()
+        elif isinstance(pane, NodesPane):
             self.say(pane.toggle_gpus())
             self.call_after_refresh(self.draw_front)
 
@@ -188,7 +228,7 @@ class Acting(App[int]):
 
     def _table(self) -> Table[Picture] | None:
         pane = self.panes[self.front]
-        return pane.table if isinstance(pane, AlertsPane | NodesPane | PciePane | RdmaPane) else None
+        return pane.table if isinstance(pane, AlertsPane | NodesPane | OutliersPane | PciePane | RdmaPane) else None
 
     def action_sort(self, step: int) -> None:
         """Order by the next column."""

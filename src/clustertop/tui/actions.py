@@ -8,10 +8,12 @@ from textual.binding import Binding
 
 SCREENS: tuple[tuple[str, str, str], ...] = (
     ("1", "fleet", "Fleet"), ("2", "alerts", "Alerts"), ("3", "nodes", "Nodes"), ("4", "pcie", "PCIe"),
-    ("5", "rdma", "RDMA"),
+    ("5", "rdma", "RDMA"), ("o", "outliers", "Outliers"),
 )
 """Key, name and title of each screen that has a tab."""
-ALL = ("fleet", "alerts", "nodes", "pcie", "rdma", "detail")
+LISTS = ("fleet", "alerts", "nodes", "pcie", "rdma", "outliers")
+TABLES = LISTS[1:]
+ALL = (*LISTS, "detail", "gpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +38,13 @@ class Action:
 ACTIONS: tuple[Action, ...] = (
     *(Action(f"screen-{name}", key, f"screen_to('{name}')", key, "", f"{title} screen", "Screens")
       for key, name, title in SCREENS),
-    Action("open", "enter", "open", "Enter", "open", "everything about the node under the cursor", "Screens", ALL[:5]),
+    Action("open", "enter", "open", "Enter", "open", "everything about the node or the GPU under the cursor", "Screens",
+           (*LISTS, "gpu")),
     Action("back", "escape", "back", "Esc", "back", "back to the screen before; or: clear the filter", "Screens"),
-    Action("next-node", "right_square_bracket", "next_node(1)", "]", "next node", "the next node", "Screens",
-           ("detail",)),
-    Action("previous-node", "left_square_bracket", "next_node(-1)", "[", "", "the node before", "Screens", ("detail",)),
+    Action("next-node", "right_square_bracket", "next_node(1)", "]", "next", "the next node, or the next GPU",
+           "Screens", ("detail", "gpu")),
+    Action("previous-node", "left_square_bracket", "next_node(-1)", "[", "", "the node or GPU before", "Screens",
+           ("detail", "gpu")),
     Action("up", "up,k", "move(0,-1)", "Up k", "", "one line up", "Moving"),
     Action("down", "down,j", "move(0,1)", "Down j", "", "one line down", "Moving"),
     Action("left", "left", "move(-1,0)", "Left", "", "to the node on the left", "Moving", ("fleet",)),
@@ -49,7 +53,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("page-down", "pagedown", "page(1)", "PgDn", "", "one page down", "Moving"),
     Action("home", "home", "edge(False)", "Home", "", "to the start", "Moving"),
     Action("end", "end", "edge(True)", "End", "", "to the end", "Moving"),
-    Action("part", "tab", "part", "Tab", "", "move in the list below, and back", "Moving", ("alerts", "rdma")),
+    Action("part", "tab", "part", "Tab", "", "move in the list below, and back", "Moving",
+           ("alerts", "pcie", "rdma")),
     Action("next-problem", "n", "next_problem(1)", "n", "next problem", "to the next node that is not ok", "Moving",
            ("fleet",)),
     Action("previous-problem", "N", "next_problem(-1)", "N", "", "to the node before that is not ok", "Moving",
@@ -63,14 +68,17 @@ ACTIONS: tuple[Action, ...] = (
            ("fleet",)),
     Action("log", "l", "log", "l", "log", "the log of what was raised and cleared, or the alert's detail", "Showing",
            ("alerts",)),
-    Action("per-gpu", "g", "per_gpu", "g", "per GPU", "a line per GPU, or per node", "Showing", ("nodes",)),
+    Action("per-gpu", "g", "per_gpu", "g", "GPUs",
+           "a line per GPU, or per node; of a node or device: the GPU's page", "Showing", ("nodes", "pcie", "detail")),
+    Action("virtual", "v", "virtual", "v", "virtual", "virtual functions under their ports, or folded into them",
+           "Showing", ("rdma",)),
     Action("all", "a", "all", "a", "all", "every row, or only those in trouble", "Showing", ("pcie", "rdma")),
     Action("sort", "s", "sort(1)", "s", "sort", "order by the next column", "Showing",
-           ("alerts", "nodes", "pcie", "rdma")),
+           TABLES),
     Action("previous-sort", "S", "sort(-1)", "S", "", "order by the column before", "Showing",
-           ("alerts", "nodes", "pcie", "rdma")),
+           TABLES),
     Action("reverse", "r", "reverse", "r", "", "turn the order round", "Showing",
-           ("alerts", "nodes", "pcie", "rdma")),
+           TABLES),
     Action("copy", "y", "copy", "y", "copy", "copy the row as plain text (OSC 52)", "Doing"),
     Action("full-reading", "u", "full_reading", "u", "", "ask the node for a full reading now", "Doing"),
     Action("theme", "t", "theme", "t", "", "the next colour theme", "Console"),
@@ -109,7 +117,7 @@ def help_rows() -> list[tuple[str, list[tuple[str, str, str]]]]:
     """Groups of (keys, what they do, where)."""
     out = []
     for group in GROUPS:
-        rows = [(action.shown, action.help, "" if action.where in {ALL, ALL[:5]} else ", ".join(action.where))
+        rows = [(action.shown, action.help, "" if set(action.where) >= set(LISTS) else ", ".join(action.where))
                 for action in ACTIONS if action.group == group]
         out.append((group, rows))
     return out

@@ -14,14 +14,16 @@ from textual.widgets import ContentSwitcher, Input
 
 from clustertop.tui import terminal, theme
 from clustertop.tui.acting import Acting
-from clustertop.tui.actions import ALL, SCREENS, WHERE, bindings, keys_for
+from clustertop.tui.actions import ALL, LISTS, SCREENS, WHERE, bindings, keys_for
 from clustertop.tui.atlas import Atlas
 from clustertop.tui.commands import Commands
 from clustertop.tui.glyphs import ASCII, UNICODE, utf8_locale
 from clustertop.tui.panes.alerts import AlertsPane
 from clustertop.tui.panes.detail import DetailPane
 from clustertop.tui.panes.fleet import FleetPane
+from clustertop.tui.panes.gpu import GpuPane
 from clustertop.tui.panes.nodes import NodesPane
+from clustertop.tui.panes.outliers import OutliersPane
 from clustertop.tui.panes.pcie import PciePane
 from clustertop.tui.panes.rdma import RdmaPane
 from clustertop.tui.picture import Picture
@@ -60,13 +62,13 @@ class ConsoleApp(Acting):
     #body { height: 1fr; }
     #panes { height: 1fr; }
     Pane { height: 1fr; }
-    FleetPane #map, Table, #page { height: 1fr; }
+    FleetPane #map, Table, #page, #gpu-page { height: 1fr; }
     Document { height: auto; background: $background; }
-    #alert-detail, #rdma-counters { background: $panel; height: 8; }
+    #alert-detail, #rdma-counters, #pcie-detail { background: $panel; height: 8; }
     #empty { height: 1fr; }
     #filter { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
     #filter:focus { border: none; }
-    #legend, #pcie-head, #rdma-head { background: $background; }
+    #legend, #pcie-head, #rdma-head, #outliers-head { background: $background; }
     #fleet-line { background: $panel; }
     #fleet-worst { background: $background; }
     Palette #--input, Palette #--input.--list-visible, Palette CommandList { border: blank; }
@@ -97,12 +99,14 @@ class ConsoleApp(Acting):
         self.empty = Bar(self.look, id="empty")
         self.panes: dict[str, Pane] = {
             "fleet": FleetPane(self.look), "alerts": AlertsPane(self.look), "nodes": NodesPane(self.look),
-            "pcie": PciePane(self.look), "rdma": RdmaPane(self.look), "detail": DetailPane(self.look),
+            "pcie": PciePane(self.look), "rdma": RdmaPane(self.look), "outliers": OutliersPane(self.look),
+            "detail": DetailPane(self.look), "gpu": GpuPane(self.look),
         }
         for bar in (self.tabs, self.summary, self.keys):
             bar.remake = self.draw_bars
         self.front = "fleet"
-        self._back = ["fleet"]
+        self._back: list[str] = []
+        """Where Esc goes from a page, newest last."""
         self._mouse = mouse
         self._least = max(refresh_seconds, LOOK_SECONDS)
         self._new_at = time.monotonic()
@@ -259,8 +263,11 @@ class ConsoleApp(Acting):
         if name == self.front:
             self.draw_front()
             return
-        if name != "detail":
-            self._back = [name]
+        if name in LISTS:
+            self._back = []
+        else:
+            # Going round between a node and its GPUs does not make the way back longer.
+            self._back = self._back[: self._back.index(name)] if name in self._back else [*self._back, self.front]
         self.front = name
         # The pane has its size only after the next layout.
         self.call_after_refresh(self.draw_front)
@@ -275,22 +282,26 @@ class ConsoleApp(Acting):
         self.action_screen_to("detail")
 
     def action_open(self) -> None:
-        """Show the node under the cursor."""
-        node = self.panes[self.front].node()
+        """Show the node under the cursor, or the GPU where lines are GPUs."""
+        pane = self.panes[self.front]
+        if isinstance(pane, NodesPane) and pane.table is pane.gpus:
+            self.action_gpu_page()
+            return
+        node = pane.node()
         if node is not None:
             self.open_node(node)
 
     async def action_back(self) -> None:
-        """Back from a node; else clear the filter."""
-        if self.front == "detail":
-            self.action_screen_to(self._back[-1])
+        """Back from a page; else clear the filter."""
+        if self.front not in LISTS:
+            self.action_screen_to(self._back[-1] if self._back else "fleet")
         elif self.filter_text:
             self.clear_filter()
 
     def action_next_node(self, step: int) -> None:
-        """The next node's page."""
-        pane = self.panes["detail"]
-        if isinstance(pane, DetailPane):
+        """The next node's page, or the next GPU's."""
+        pane = self.panes[self.front]
+        if isinstance(pane, DetailPane | GpuPane):
             pane.step(step)
 
     def on_tabs_chosen(self, event: Tabs.Chosen) -> None:

@@ -5,14 +5,17 @@ Worked out anew only when a table gains, loses or renames rows, which the tables
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.cells import cell_len
 
+from clustertop.rules.outliers import LEAST_PEERS, LEAST_SHARE
 from clustertop.signals.pcie import kind
 from clustertop.signals.units import pci_key
 from clustertop.text import clean
+from clustertop.tui.differences import Differences
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,7 +46,10 @@ class Atlas:
         """[GPU rows] the row of the same device in the PCIe table."""
         self.pcie_gpu: NDArray[np.intp] = np.empty(0, np.intp)
         self.pcie_kind: tuple[str, ...] = ()
+        self.firmware: tuple[str, ...] = ()
+        """Per port: the firmware that most ports of its model have, where it has another; else empty."""
         self.lower: dict[str, tuple[str, ...]] = {}
+        self.differences = Differences()
         self._nodes: object = None
         self._seen: dict[str, object] = {}
         self._lowered: dict[str, object] = {}
@@ -74,6 +80,7 @@ class Atlas:
             keep = [not attrs.get("physfn") for attrs in port.attrs]
             self.ports = _slots(len(view.nodes), port, [_order(None, key) if use else None for use, key in
                                                         zip(keep, port.keys, strict=True)])
+            self.firmware = _other_firmware(port)
         if "pcie" in moved:
             self.pcie_kind = tuple(kind(attrs) for attrs in pcie.attrs)
         if moved & {"gpu", "pcie"}:
@@ -93,6 +100,24 @@ class Atlas:
             self._lowered[name] = table.labels
             self.lower[name] = tuple(label.lower() for label in table.labels)
         return self.lower[name]
+
+
+def _other_firmware(port: TableView) -> tuple[str, ...]:
+    """Compared within one model; three ports or more, of which six in ten agree, as the list of outliers has it."""
+    models: dict[tuple[object, ...], Counter[str]] = {}
+    mine = []
+    for attrs in port.attrs:
+        model = tuple(attrs.get(name) for name in ("driver", "hca", "board"))
+        fw = "" if attrs.get("physfn") or not any(model) else str(attrs.get("fw") or "")
+        mine.append((model, fw))
+        if fw:
+            models.setdefault(model, Counter())[fw] += 1
+    usual = {}
+    for kind_of, counts in models.items():
+        found, common = counts.most_common(1)[0]
+        if counts.total() >= LEAST_PEERS and common >= LEAST_SHARE * counts.total():
+            usual[kind_of] = found
+    return tuple(usual[model] if fw and usual.get(model, fw) != fw else "" for model, fw in mine)
 
 
 def _order(index: object, key: str) -> tuple[int, str]:

@@ -10,6 +10,8 @@ from clustertop.store.view import FRESH, LATE
 from clustertop.tui.picture import STYLES, WORDS, mark
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from clustertop.store.view import TableView
     from clustertop.tui.glyphs import Glyphs
     from clustertop.tui.widgets.lines import Line, Span
@@ -31,6 +33,8 @@ def unknown(why: int) -> Span:
     """The mark of an unknown value."""
     if why == Why.STALE:
         return ("~", "stale")
+    if why == Why.MIG:
+        return ("n/a (MIG)", "muted")
     if why in _NOTHING:
         return ("-", "muted")
     return ("X", "critical") if why in {Why.GPU_LOST, Why.MISSING} else ("?", "unknown")
@@ -55,6 +59,20 @@ def explained(table: TableView, name: str, row: int, style: str = "text") -> Spa
 def severity(glyphs: Glyphs, state: int) -> Span:
     """Glyph and word of a severity or of a node's state."""
     return (f"{mark(glyphs, state)} {WORDS[state]}", STYLES[state])
+
+
+def pairs(given: Sequence[tuple[str, Span]], wide: int) -> list[Line]:
+    """Names and values one after the other, in as many lines of *wide* cells as they need."""
+    lines: list[list[Span]] = [[]]
+    used = 0
+    for name, (text, style) in given:
+        size = len(name) + len(text) + 4
+        if lines[-1] and used + size > wide:
+            lines.append([])
+            used = 0
+        lines[-1] += [(f"   {name} ", "muted"), (text, style)]
+        used += size
+    return [tuple(line) for line in lines if line]
 
 
 def title(text: str, note: str = "") -> Line:

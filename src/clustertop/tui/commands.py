@@ -36,6 +36,8 @@ class Commands(Provider):
         for name in app.themes:
             yield f"theme: {name}", partial(app.use_theme, name), "colours"
         yield "show: lines per GPU", app.action_per_gpu_screen, "the Nodes screen, per GPU"
+        yield "show: GPU page", app.action_gpu_page, "everything about the GPU or node under the cursor"
+        yield "show: virtual functions", app.action_virtual_screen, "the RDMA screen, unfolded"
         yield "show: log", app.action_log_screen, "what was raised and cleared"
         yield "freeze: picture", app.action_freeze, "polling goes on"
         yield "filter: nodes", app.action_filter, "words in name, rack, label or state"

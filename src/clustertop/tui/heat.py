@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from clustertop.store.view import TableView
     from clustertop.tui.picture import Picture
 
-NOTHING, VALUE, UNKNOWN, OLD, LOST = 0, 1, 2, 3, 4
+NOTHING, VALUE, UNKNOWN, OLD, LOST, UNJUDGED = 0, 1, 2, 3, 4, 5
 """What stands in a cell."""
 STATES = ("t:ok", "t:info", "t:warning", "t:critical")
 
@@ -132,7 +132,10 @@ def _errors(picture: Picture) -> Heat:
     level = np.where(value > 0, 2, 0).astype(np.int8)
     if len(table):
         slots = picture.atlas.ports
+        level[(slots >= 0) & (table.col("flap")[slots] == 1)] = 2
         level[(slots >= 0) & (hard[slots] > 0)] = 3
+        # A port that was never up is not judged: it is not drawn as one that is fine.
+        code[(slots >= 0) & (table.col("never_used")[slots] == 1)] = UNJUDGED
         gone = (table.col("down") == 1) | (table.col("link") == rdma.ABSENT)
         code[(slots >= 0) & gone[slots]] = LOST
     return Heat(value, code, level, late)

@@ -102,12 +102,22 @@ class Picture:
         return OK if rows.present[row] and judged == judged else UNKNOWN
 
     @cached_property
+    def pcie_severity(self) -> NDArray[np.uint8]:
+        """Highest firing severity of each PCIe device; one whose path is narrow has that of the hop where it is."""
+        own, table = self.severity("pcie"), self.view["pcie"]
+        hop = table.col("narrow_hop_row")
+        short = (table.col("path_width_lanes") < table.col("width_expected_lanes")) & ~np.isnan(hop)
+        out: NDArray[np.uint8] = own.copy()
+        out[short] = np.maximum(own[short], own[hop[short].astype(np.intp)])
+        return out
+
+    @cached_property
     def gpu_severity(self) -> NDArray[np.uint8]:
         """Highest firing severity of each GPU, with that of its PCIe device."""
         own, join = self.severity("gpu"), self.atlas.gpu_pcie
         if not len(join) or not len(self.view["pcie"]):
             return own
-        link = self.severity("pcie")[join]
+        link = self.pcie_severity[join]
         return np.maximum(own, np.where(join >= 0, link, 0)).astype(np.uint8)
 
     @cached_property

@@ -50,6 +50,8 @@ class GroupPart(msgspec.Struct, frozen=True, gc=False):
 
     t: float
     iv: float
+    iw: float = 0.0
+    """The interval that was asked for, where ``iv`` has been stretched; else 0."""
     ms: float = 0.0
     st: str = "ok"
     """``ok``, ``hung``, ``error``, ``off`` (nothing of the kind on this node), ``wait`` (not read yet) or ``released``

@@ -9,15 +9,14 @@ import numpy as np
 from clustertop.quantity import duration
 from clustertop.signals import gpu as gpus
 from clustertop.signals import host
+from clustertop.tui import devices, ports
 from clustertop.tui.cells import severity, title, value
+from clustertop.tui.machine import interval, machine_lines, probe_lines, unknown_lines
 from clustertop.tui.panes.base import Pane
-from clustertop.tui.panes.pcie import _hop, _lanes, _lost, _speed, kind_word
-from clustertop.tui.panes.rdma import link
 from clustertop.tui.picture import STYLES, mark
 from clustertop.tui.widgets.table import Document, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
 
     from textual.app import ComposeResult
 
@@ -74,9 +73,12 @@ class DetailPane(Pane):
                         (f"{alert.thing.label if alert.thing.key else 'node'}: ", "title"), (alert.message, "text")))
         if not alerts and picture.state[node] == 0:
             out.append(((f" {self.look.glyphs.ok} no alert on this node", "ok"),))
-        for section in (self._host(picture, node), self._groups(picture, node), self._gpus(picture, node),
+        out += self._differs(picture, node)
+        wide = self.page.wide
+        for section in (machine_lines(picture, node, wide), probe_lines(picture, node, wide),
+                        self._groups(picture, node), self._gpus(picture, node),
                         self._ports(picture, node), self._pcie(picture, node), self._net(picture, node),
-                        self._facts(picture, node)):
+                        unknown_lines(picture, node, wide), self._facts(picture, node)):
             out.append(())
             out += section
         return out
@@ -102,21 +104,11 @@ class DetailPane(Pane):
                 *(((f"   {name:<12} ", "muted"), (str(facts[name]), "text"))
                   for name in names if facts[name] is not None)]
 
-    def _host(self, picture: Picture, node: int) -> list[Line]:
-        table = picture.view["node"]
-        def of(column: str, whole: str) -> Span:
-            text, style = value(table, column, node)
-            return (f"{text} of {value(table, whole, node)[0]}", style)
-
-        pairs = [("CPU", of("cpu_ratio", "cpus")), ("memory", of("memory_used_ratio", "memory_total_bytes")),
-                 *((name, value(table, column, node)) for name, column in (
-                     ("load", "load1"), ("net rx", "network_receive_bytes_per_second"),
-                     ("tx", "network_transmit_bytes_per_second"), ("up", "uptime_seconds"),
-                     ("clock off", "clock_offset_seconds")))]
-        probe = [(name, value(table, column, node)) for name, column in (
-            ("probe CPU", "probe_cpu_ratio"), ("memory", "probe_memory_bytes"), ("NVML per tick", "probe_nvml_seconds"),
-            ("pressure: CPU", "cpu_pressure_ratio"), ("memory", "memory_pressure_ratio"), ("I/O", "io_pressure_ratio"))]
-        return [*_pairs(pairs, self.page.wide), *_pairs(probe, self.page.wide)]
+    def _differs(self, picture: Picture, node: int) -> list[Line]:
+        """What sets the node apart from its peers."""
+        return [((f" {self.look.glyphs.info} differs ", "info"), (f"{one.things}: ", "title"),
+                 (one.words(), "text"))
+                for one in picture.atlas.differences.of(picture.view, picture.view.nodes[node].name)]
 
     def _groups(self, picture: Picture, node: int) -> list[Line]:
         table = picture.view["group"]
@@ -128,10 +120,11 @@ class DetailPane(Pane):
                 host.OK if state is None else int(state), "muted")
             text = host.GROUP_WORDS.get(int(state), "?") if state is not None else "?"
             said = str(table.attrs[row].get("said") or "")
+            every = interval(table, row)
             out.append((
                 (f"   {table.keys[row]:<6}", "text"), (f"{text:<13}", style if state is not None else "unknown"),
                 ("age ", "muted"), (f"{value(table, 'group_age_seconds', row)[0]:>8}", "text"),
-                ("  every ", "muted"), (f"{value(table, 'interval_seconds', row)[0]:>7}", "text"),
+                ("  every ", "muted"), (f"{every[0]:>7}", every[1]),
                 ("  costs ", "muted"), (f"{value(table, 'reading_seconds', row)[0]:>7}", "text"),
                 (f"  {said}", "critical" if state == host.HUNG else "warning"),
             ))
@@ -147,10 +140,10 @@ class DetailPane(Pane):
             known = picture.view["group"].row_of(node, "gpu")
             state = picture.view["group"].value("group_state", known) if known is not None else None
             return [title(" GPUs", "no GPU on this node" if state == host.OFF else "none known")]
-        trend = 0 if wide < 84 else min(16, (wide - 78) // 3)
+        trend = 0 if wide < 88 else min(16, (wide - 82) // 3)
         gap = trend + 1 if trend else 0
-        head = f"   {'GPU':<7}{'state':<10}{'util':>6} {'':{gap}}{'power':>8} {'':{gap}}{'temp':>7} {'':{gap}}"
-        head += f"{'used':>10}{'SM clock':>10}{'width':>7}"
+        head = f"   {'GPU':<7}{'state':<10}{'util':>9} {'':{gap}}{'power':>8} {'':{gap}}{'temp':>7} {'':{gap}}"
+        head += f"{'used':>9}{'SM':>9}  {'link':<12}"
         out: list[Line] = [title(" GPUs", ", ".join(sorted(names))), ((head, "head"),)]
         out += [self._gpu(picture, row, trend) for row in slots]
         if trend:
@@ -168,18 +161,18 @@ class DetailPane(Pane):
             state = severity(glyphs, int(picture.gpu_severity[row]))
         limit = table.value("power_limit_watts", row) or 700.0
         spans: list[Span] = [(f"   {table.labels[row]:<7}", "text"), (f"{state[0]:<10}", state[1])]
-        for column, width, lo, hi in (("utilization_ratio", 6, 0.0, 1.0), ("power_watts", 8, 0.0, limit),
+        for column, width, lo, hi in (("utilization_ratio", 9, 0.0, 1.0), ("power_watts", 8, 0.0, limit),
                                       ("temperature_celsius", 7, 20.0, 95.0)):
             text, style = value(table, column, row)
             spans.append((f"{glyphs.plain(text):>{width}} ", style))
             if trend:
                 series = picture.view.history.series("gpu", column, row)
                 spans.append((glyphs.spark(series.tolist(), trend, lo, hi) + " ", "accent"))
-        for column, width in (("memory_used_bytes", 10), ("sm_clock_hertz", 10), ("pcie_width_lanes", 7)):
+        for column in ("memory_used_bytes", "sm_clock_hertz"):
             text, style = value(table, column, row)
-            if column == "pcie_width_lanes" and _narrow(picture, row):
-                style = "critical"
-            spans.append((f"{text:>{width}}", style))
+            spans.append((f"{text:>9}", style))
+        text, style = devices.gpu_link(picture, row)
+        spans.append((f"  {text:<12}", style))
         mask = table.value("clocks_event_reasons", row)
         if mask:
             spans.append((f"  {', '.join(gpus.reason_words(mask))}", "muted"))
@@ -188,22 +181,25 @@ class DetailPane(Pane):
     def _ports(self, picture: Picture, node: int) -> list[Line]:
         table, glyphs = picture.view["port"], self.look.glyphs
         rows = table.rows_of(node).tolist()
+        virtual = [row for row in rows if table.value("virtual", row) == 1]
+        rows = [row for row in rows if row not in virtual]
         full = self.page.wide >= 116
-        across = 18 if full else 8
-        columns = [("tx", "transmit_bytes_per_second", 11), ("rx", "receive_bytes_per_second", 11),
-                   ("hard/min", "hard_errors_last_minute", 10), ("soft/min", "soft_errors_last_minute", 10)]
+        name, across = (14, 18) if full else (12, 15)
+        columns = [("tx", "transmit_bytes_per_second", 10), ("rx", "receive_bytes_per_second", 10),
+                   ("hard/min", "hard_errors_last_minute", 9), ("soft/min", "soft_errors_last_minute", 9)]
         if full:
             columns = [("rate", "rate_bits_per_second", 9), *columns, ("hard", "hard_errors_total", 9),
                        ("soft", "soft_errors_total", 9)]
-        out: list[Line] = [title(" RDMA ports", "" if rows else "none known")]
+        out: list[Line] = [title(" RDMA ports", (f"with {len(virtual)} virtual functions (on the RDMA screen: v)"
+                                             if virtual else "") if rows else "none known")]
         if rows:
-            head = "".join(f"{name:>{width}}" for name, _, width in columns)
-            out.append(((f"   {'port':<14}{'state':<10}{'link':<{across}}{head}", "head"),))
+            head = "".join(f"{words:>{width}}" for words, _, width in columns)
+            out.append(((f"   {'port':<{name}}{'state':<10}{'link':<{across}}{head}", "head"),))
         for row in rows:
-            mark_text, style = severity(glyphs, picture.row_state("port", row))
-            words, link_style = link(picture, row)
-            spans: list[Span] = [(f"   {glyphs.fit(table.labels[row], 13)} ", "text"), (f"{mark_text:<10}", style),
-                                 (f"{glyphs.fit(words, across - 1)} ", link_style)]
+            mark_text, style = ports.state(picture, row, glyphs)
+            words, link_style = ports.link(picture, row, short=not full)
+            spans: list[Span] = [(f"   {glyphs.fit(table.labels[row], name - 1)} ", "text"),
+                                 (f"{mark_text:<10}", style), (f"{glyphs.fit(words, across - 1)} ", link_style)]
             for _, column, width in columns:
                 text, own = value(table, column, row)
                 bad = "errors" in column and (table.value(column, row) or 0) > 0
@@ -218,17 +214,18 @@ class DetailPane(Pane):
         bridges = len(rows) - len(ends)
         out: list[Line] = [title(" PCIe devices", f"{bridges} bridges above them" if rows else "none known")]
         if ends:
-            out.append(((f"   {'device':<21}{'state':<10}{'lanes':<11}{'narrow at':<19}{'lost each way':>13}  "
-                         f"{'speed':<10}{'kind':<8}", "head"),))
+            out.append(((f"   {'device':<17}{'state':<10}{'lanes':<11}{'link':<13}{'note':<13}{'lost':>9}  "
+                         f"{'kind':<6}", "head"),))
         ends.sort(key=lambda row: -(table.value("lost_bytes_per_second", row) or 0))
         for row in ends:
-            mark_text, style = severity(glyphs, picture.row_state("pcie", row))
-            lanes, hop, lost, speed = (made(picture, row) for made in (_lanes, _hop, _lost, _speed))
+            mark_text, style = devices.state(picture, row, glyphs)
+            lanes, hop, lost, link_now = (made(picture, row) for made in (
+                devices.lanes, devices.note, devices.lost, devices.link))
             out.append((
-                (f"   {glyphs.fit(table.labels[row], 20)} ", "text"), (f"{mark_text:<10}", style),
-                (f"{lanes[0]:<11}", lanes[1]), (f"{glyphs.fit(hop[0], 18)} ", hop[1]),
-                (f"{lost[0]:>13}  ", lost[1]), (f"{speed[0]:<10}", speed[1]),
-                (f"{kind_word(picture, row):<8}", "muted"),
+                (f"   {glyphs.fit(table.labels[row], 16)} ", "text"), (f"{mark_text:<10}", style),
+                (f"{lanes[0]:<11}", lanes[1]), (f"{link_now[0]:<13}", link_now[1]),
+                (f"{glyphs.fit(hop[0], 12)} ", hop[1]), (f"{lost[0]:>9}  ", lost[1]),
+                (f"{devices.kind_word(picture, row):<6}", "muted"),
             ))
         return out
 
@@ -267,27 +264,3 @@ class DetailPane(Pane):
         self.page.scroll_to(y=0, animate=False)
         self.draw()
         return self.picture.atlas.names[self.number]
-
-
-def _narrow(picture: Picture, gpu: int) -> bool:
-    row = int(picture.atlas.gpu_pcie[gpu])
-    if row >= 0 and picture.view["pcie"].value("width_expected_lanes", row) is not None:
-        return _lanes(picture, row)[1] == "critical"
-    table = picture.view["gpu"]
-    return (table.value("pcie_width_lanes", gpu) or 0) < (table.value("pcie_width_max_lanes", gpu) or 0)
-
-
-def _pairs(pairs: Sequence[tuple[str, Span]], wide: int) -> list[Line]:
-    """Names and values one after the other, in as many lines as they need."""
-    lines: list[list[Span]] = [[]]
-    used = 0
-    for name, (text, style) in pairs:
-        size = len(name) + len(text) + 4
-        if lines[-1] and used + size > wide:
-            lines.append([])
-            used = 0
-        lines[-1] += [(f"   {name} ", "muted"), (text, style)]
-        used += size
-    return [tuple(line) for line in lines]
-
-

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from clustertop.signals import gpu as gpus
+from clustertop.tui import devices
 from clustertop.tui.cells import number, severity, value
 from clustertop.tui.panes.base import Pane
 from clustertop.tui.picture import CRITICAL, DOWN, RANK, SILENT, STYLES, mark
@@ -128,11 +129,6 @@ class NodesPane(Pane):
                 return (f"{glyphs.stale} stale", "stale")
             return severity(glyphs, int(p.gpu_severity[r]))
 
-        def width(p: Picture, r: int) -> Span:
-            return value(p.view["gpu"], "pcie_width_lanes", r,
-                         "critical" if (p.view["gpu"].value("pcie_width_lanes", r) or 0) <
-                         (p.view["gpu"].value("pcie_width_max_lanes", r) or 0) else "text")
-
         def reasons(p: Picture, r: int) -> Span:
             mask = p.view["gpu"].value("clocks_event_reasons", r)
             return (", ".join(gpus.reason_words(mask)), "muted") if mask else ("", "muted")
@@ -143,7 +139,7 @@ class NodesPane(Pane):
                    lambda p: [p.atlas.names[node] for node in p.view["gpu"].node.tolist()], "<", down=False),
             Column("GPU", 7, lambda p, r: (p.view["gpu"].labels[r], "text"), lambda p: p.view["gpu"].labels, "<",
                    down=False),
-            own("util", "utilization_ratio", 6, 1),
+            own("util", "utilization_ratio", 9, 1),
             own("used", "memory_used_bytes", 8, 2),
             own("power", "power_watts", 6, 1),
             own("limit", "power_limit_watts", 6, 6),
@@ -152,8 +148,8 @@ class NodesPane(Pane):
             own("mem temp", "memory_temperature_celsius", 8, 5),
             own("SM clock", "sm_clock_hertz", 8, 5),
             own("P", "performance_state", 2, 6),
-            Column("width", 5, width, lambda p: p.view["gpu"].col("pcie_width_lanes"), rank=2, down=False),
-            own("gen", "pcie_generation", 3, 5, down=False),
+            Column("link", 12, devices.gpu_link, lambda p: p.view["gpu"].col("pcie_width_lanes"), "<", rank=2,
+                   down=False),
             own("ECC unc", "ecc_uncorrected_total", 7, 6),
             Column("model", 22, lambda p, r: (str(p.view["gpu"].attrs[r].get("name") or ""), "muted"),
                    lambda p: [str(a.get("name") or "") for a in p.view["gpu"].attrs], "<", rank=7, down=False),

@@ -8,7 +8,8 @@ import numpy as np
 
 from clustertop.quantity import quantity
 from clustertop.signals import rdma
-from clustertop.tui.cells import explained, severity, title, value
+from clustertop.tui import ports
+from clustertop.tui.cells import value
 from clustertop.tui.panes.base import Pane
 from clustertop.tui.widgets.bars import Bar
 from clustertop.tui.widgets.table import Column, Document, Table
@@ -19,95 +20,20 @@ if TYPE_CHECKING:
 
     from clustertop.tui.picture import Picture
     from clustertop.tui.widgets.heatmap import HeatMap
-    from clustertop.tui.widgets.lines import Line, Look, Span
-
-_BAD = {"hard": "critical", "soft": "warning", "congestion": "info"}
-
-
-def rate(picture: Picture, way: str) -> NDArray[np.float64]:
-    """[rows] bytes per second, ``transmit`` or ``receive``: the IBTA counter, else the driver's own."""
-    table = picture.view["port"]
-    ibta, own = table.col(f"{way}_bytes_per_second"), table.col(f"hw_{way}_bytes_per_second")
-    out: NDArray[np.float64] = ibta.copy()
-    gaps = np.isnan(out)
-    out[gaps] = own[gaps]
-    return out
-
-
-def trouble(picture: Picture) -> NDArray[np.float64]:
-    """[rows] how much a port deserves to be first."""
-    table = picture.view["port"]
-    out: NDArray[np.float64] = (
-        picture.severity("port").astype(float) * 1e6 + (table.col("down") == 1) * 5e5
-        + (np.nan_to_num(table.col("hard_errors_last_minute")) > 0) * 1e5
-        + (np.nan_to_num(table.col("soft_errors_last_minute")) > 0) * 1e4
-        + (np.nan_to_num(table.col("hard_errors_total")) > 0) * 1e3
-        + (np.nan_to_num(table.col("soft_errors_total")) > 0) * 1e2
-    )
-    return out
-
-
-def link(picture: Picture, row: int) -> Span:
-    """The link's state in words."""
-    table = picture.view["port"]
-    state = table.value("link", row)
-    if state is None:
-        return value(table, "link", row)
-    style = "ok" if state == rdma.UP else "muted" if state == rdma.DISABLED else "critical"
-    return (rdma.LINK_WORDS.get(int(state), "?"), style)
-
-
-def counter_lines(picture: Picture, row: int, wide: int) -> list[Line]:
-    """Every counter of one port, the worst kinds first, in as many columns as *wide* cells hold."""
-    table = picture.view["port"]
-    attrs = table.attrs[row]
-    facts = "  ".join(str(attrs[key]) for key in ("pci", "hca", "fw", "link_layer", "netdev") if attrs.get(key))
-    out: list[Line] = [title(f" {picture.atlas.names[table.node[row]]} {table.labels[row]}", facts)]
-    cells: list[tuple[Span, Span]] = []
-    for cls in ("hard", "soft", "congestion", "info", "traffic"):
-        for metric in table.spec.metrics:
-            if metric.cls == cls:
-                text, style = explained(table, metric.name, row)
-                if text.startswith("? (not provided"):
-                    continue
-                amount = table.value(metric.name, row)
-                if amount and cls in _BAD:
-                    style = _BAD[cls]
-                if amount is not None:
-                    text = f"{amount:,.0f}".replace(",", " ") if metric.unit != "B" else quantity(amount, "B")
-                cells.append(((f"{metric.name}", "muted"), (text, style)))
-    if not cells:
-        out.append(((" this port gives no counters", "unknown"),))
-        return out
-    across = max(1, min(4, wide // 48))
-    tall = -(-len(cells) // across)
-    column = min(wide // across, 50)
-    for y in range(tall):
-        line: list[Span] = []
-        for x in range(across):
-            at = x * tall + y
-            if at < len(cells):
-                (name, name_style), (text, style) = cells[at]
-                line += [(f" {name[:31]:<31} ", name_style), (f"{text:>{max(column - 34, 6)}} ", style)]
-        out.append(tuple(line))
-    return out
+    from clustertop.tui.widgets.lines import Look, Span
 
 
 class RdmaPane(Pane):
-    """Ports above, counters of one below."""
+    """Ports above, everything about one of them below."""
 
     TITLE: ClassVar[str] = "RDMA"
 
     def __init__(self, look: Look, *, id: str = "rdma") -> None:  # noqa: A002
         super().__init__(look, id=id)
-        glyphs = look.glyphs
 
-        def errors(name: str, column: str, width: int, rank: int, style: str) -> Column[Picture]:
-            def cell(p: Picture, r: int) -> Span:
-                amount = p.view["port"].value(column, r)
-                return value(p.view["port"], column, r, style if amount else "muted")
-
-            return Column(name, width, cell, lambda p: p.view["port"].col(column), rank=rank)
+        def errors(name: str, column: str, width: int, rank: int, cls: str, style: str) -> Column[Picture]:
+            return Column(name, width, lambda p, r: ports.errors(p, r, column, cls, style),
+                          lambda p: p.view["port"].col(column), rank=rank)
 
         def speed(name: str, way: str) -> Column[Picture]:
             def cell(p: Picture, r: int) -> Span:
@@ -116,30 +42,31 @@ class RdmaPane(Pane):
                 return value(table, own if table.value(own, r) is not None or table.value(f"hw_{own}", r) is None
                              else f"hw_{own}", r)
 
-            return Column(name, 10, cell, lambda p: rate(p, way), rank=1)
+            return Column(name, 9, cell, lambda p: ports.moved(p, way), rank=1)
 
         columns: tuple[Column[Picture], ...] = (
-            Column("state", 9, lambda p, r: severity(glyphs, p.row_state("port", r)),
+            Column("state", 9, lambda p, r: ports.state(p, r, look.glyphs),
                    lambda p: p.severity("port").astype(float), "<"),
             Column("node", 14, lambda p, r: (p.atlas.names[p.view["port"].node[r]], "title"),
                    lambda p: [p.atlas.names[node] for node in p.view["port"].node.tolist()], "<", down=False),
-            Column("port", 12, lambda p, r: (p.view["port"].labels[r], "text"), lambda p: p.view["port"].labels, "<",
+            Column("port", 11, self._port, lambda p: p.view["port"].labels, "<", down=False),
+            Column("link", 16, lambda p, r: ports.link(p, r, short=True), lambda p: p.view["port"].col("link"), "<"),
+            Column("rate", 12, ports.rate_words, lambda p: p.view["port"].col("rate_bits_per_second"), rank=4,
                    down=False),
-            Column("link", 14, link, lambda p: p.view["port"].col("link"), "<"),
-            Column("rate", 9, lambda p, r: value(p.view["port"], "rate_bits_per_second", r),
-                   lambda p: p.view["port"].col("rate_bits_per_second"), rank=3, down=False),
             speed("tx", "transmit"), speed("rx", "receive"),
-            errors("hard/min", "hard_errors_last_minute", 8, 1, "critical"),
-            errors("soft/min", "soft_errors_last_minute", 8, 2, "warning"),
-            errors("hard", "hard_errors_total", 8, 4, "critical"),
-            errors("soft", "soft_errors_total", 8, 4, "warning"),
-            errors("congestion", "congestion_total", 11, 5, "info"),
-            Column("what", 12, self._what, None, "<", rank=6, grow=True),
+            errors("hard/min", "hard_errors_last_minute", 8, 1, "hard", "critical"),
+            errors("soft/min", "soft_errors_last_minute", 8, 2, "soft", "warning"),
+            errors("hard", "hard_errors_total", 8, 5, "hard", "critical"),
+            errors("soft", "soft_errors_total", 8, 5, "soft", "warning"),
+            errors("congestion", "congestion_total", 10, 6, "congestion", "info"),
+            Column("what", 12, self._what, None, "<", rank=3, grow=True, want=44),
         )
         self.head = Bar(look, id="rdma-head")
         self.table: Table[Picture] = Table(look, columns, id="rdma-table")
         self.lower = Document(look, id="rdma-counters")
         self.all = True
+        self.unfolded = False
+        self._virtual: dict[tuple[int, str], list[int]] = {}
         self.lower.remake = self.draw_lower
         self.head.remake = self.draw
 
@@ -153,28 +80,50 @@ class RdmaPane(Pane):
         """Ports and counters."""
         return [self.table, self.lower]
 
+    def _port(self, picture: Picture, row: int) -> Span:
+        table = picture.view["port"]
+        virtual = table.value("virtual", row) == 1
+        return (f"  {table.labels[row]}" if virtual else table.labels[row], "muted" if virtual else "text")
+
     def _what(self, picture: Picture, row: int) -> Span:
         table = picture.view["port"]
-        if (table.value("saturated_counters", row) or 0) > 0:
-            return ("counter at its end: true value unknown", "warning")
-        attrs = table.attrs[row]
-        return ("  ".join(str(attrs[key]) for key in ("link_layer", "netdev", "hca") if attrs.get(key)), "muted")
+        address = str(table.attrs[row].get("pci") or "")
+        hidden = 0 if self.unfolded else len(self._virtual.get((int(table.node[row]), address), ()))
+        return ports.what(picture, row, hidden)
 
     def draw(self) -> None:
         """Draw totals, ports and counters."""
         picture = self.picture
         if picture is None:
             return
-        self.split(self.lower, 3, 20, 14)
+        self.split(self.lower, 3, 20, 16)
         table = picture.view["port"]
-        worth = trouble(picture)
-        shown = picture.shown("port") & (table.col("virtual") != 1)
+        worth = ports.trouble(picture)
+        self._virtual = ports.virtual_functions(picture)
+        passed = picture.shown("port")
+        shown = passed & (table.col("virtual") != 1)
         rows = np.flatnonzero(shown if self.all else shown & (worth > 0))
         rows = rows[np.lexsort((rows, table.node[rows], -worth[rows]))]
+        if self.unfolded:
+            rows = self._with_children(picture, rows, passed)
         self.head.put([self._totals(picture, worth)])
         self.table.name_width(picture.atlas.name_width)
+        self.table.give_width("port", 13 if self.table.wide >= 100 else 11)
         self.table.show(picture, rows, self._empty(picture))
         self.draw_lower()
+
+    def _with_children(
+        self, picture: Picture, rows: NDArray[np.intp], passed: NDArray[np.bool_]
+    ) -> NDArray[np.intp]:
+        """*rows* with the virtual functions of each behind it; those whose parent is not among them come last."""
+        table, out, put = picture.view["port"], [], set()
+        for row in rows.tolist():
+            mine = self._virtual.get((int(table.node[row]), str(table.attrs[row].get("pci") or "")), [])
+            mine = [child for child in mine if passed[child] and child not in put]
+            put.update(mine)
+            out += [row, *mine]
+        out += [child for group in self._virtual.values() for child in group if passed[child] and child not in put]
+        return np.array(out, np.intp)
 
     def _totals(self, picture: Picture, worth: NDArray[np.float64]) -> tuple[Span, ...]:
         table = picture.view["port"]
@@ -186,12 +135,22 @@ class RdmaPane(Pane):
         up = int(((table.col("link") == rdma.UP) & real).sum())
         unknown = int((np.isnan(table.col("link")) & real).sum())
         mute = int((np.isnan(hard) & np.isnan(soft)).sum())
-        send, receive = rate(picture, "transmit")[real], rate(picture, "receive")[real]
+        send, receive = ports.moved(picture, "transmit")[real], ports.moved(picture, "receive")[real]
+        full = self.table.wide >= 110
+        unused = int((table.col("never_used") == 1).sum())
+        flaps = int(((table.col("flap") == 1) & real).sum())
+        slow = int(((table.col("rate_missing_ratio") > ports.SLOW_RATIO) & real).sum())
+        stuck = int((np.nan_to_num(table.col("saturated_counters")[real]) > 0).sum())
         out: list[Span] = [
             (f" {up} of {int(real.sum())} ports up", "title"),
+            *([(f"  {unused} never used", "muted")] if unused else []),
             (f"  {down} down", "critical" if down else "muted"),
-            (f"  {wrong} with hard errors", "critical" if wrong else "muted"),
-            (f"  {shaky} with soft errors in the last minute", "warning" if shaky else "muted"),
+            *([(f"  {flaps} flap", "warning")] if flaps else []),
+            *([(f"  {slow} slow", "warning")] if slow else []),
+            (f"  {wrong} with hard errors" if full else f"  {wrong} hard", "critical" if wrong else "muted"),
+            (f"  {shaky} with soft errors" if full else f"  {shaky} soft",
+             "warning" if shaky else "muted"),
+            *([(f"  {stuck} with a counter at its end", "warning")] if stuck else []),
         ]
         if unknown or mute:
             out.append((f"  unknown: {unknown} links, {mute} counters", "unknown"))
@@ -216,7 +175,7 @@ class RdmaPane(Pane):
         if self.picture is None or not self.lower.display:
             return
         row = self.table.row
-        self.lower.show_lines([] if row is None else counter_lines(self.picture, row, self.lower.wide))
+        self.lower.show_lines([] if row is None else ports.port_lines(self.picture, row, self.lower.wide))
 
     def on_table_moved(self, event: Table.Moved) -> None:
         """Another port: other counters."""
@@ -228,6 +187,15 @@ class RdmaPane(Pane):
         self.all = not self.all
         self.draw()
         return "all ports, those in trouble first" if self.all else "ports down or with errors only"
+
+    def toggle_virtual(self) -> str:
+        """Virtual functions under their parents, or folded into them."""
+        self.unfolded = not self.unfolded
+        self.draw()
+        count = sum(len(rows) for rows in self._virtual.values())
+        if not count:
+            return "there are no virtual functions"
+        return f"{count} virtual functions shown under their parents" if self.unfolded else "virtual functions folded"
 
     def node(self) -> int | None:
         """The node of the port."""

@@ -63,11 +63,13 @@ class Tabs(Bar):
     def show(self, current: str, title: str, badges: dict[str, str]) -> None:
         """Draw the tabs, *current* marked, with a count behind some."""
         fit = self.look.glyphs
-        full = self.wide >= 72
         out: list[Span] = [(" clustertop " if self.wide >= 56 else " ", "title")]
         if title and self.wide >= 90:
             out.append((f"{fit.plain(title)[:40]} ", "accent"))
         x = sum(len(text) for text, _ in out)
+        names = sum(len(key) + len(name) + 3 + (len(badges[pane]) + 3 if badges.get(pane) else 0)
+                    for key, pane, name in self._tabs)
+        full = x + names <= self.wide
         self._places = []
         for key, pane, name in self._tabs:
             badge = f"({badges[pane]})" if badges.get(pane) else ""

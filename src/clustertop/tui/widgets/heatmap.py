@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 from clustertop.model import LinkState
-from clustertop.tui.heat import HEATS, LOST, NOTHING, OLD, UNKNOWN, HeatMetric
+from clustertop.tui.heat import HEATS, LOST, NOTHING, OLD, UNJUDGED, UNKNOWN, HeatMetric
 from clustertop.tui.picture import DOWN, STYLES, mark
 from clustertop.tui.picture import UNKNOWN as NODE_UNKNOWN
 from clustertop.tui.widgets.lines import BLANK, Line, LineView, Look, Span
@@ -175,6 +175,8 @@ class HeatMap(LineView):
                 text, style = glyphs.unknown, "unknown"
             elif code == OLD:
                 text, style = glyphs.stale, "stale"
+            elif code == UNJUDGED:
+                text, style = "-", "muted"
             elif code == LOST:
                 text, style = glyphs.lost, "lost"
             else:

@@ -90,9 +90,12 @@ class Table(LineView, Generic[T]):
 
     def name_width(self, width: int) -> None:
         """Give the column ``node`` as much as the names need, within reason."""
-        width = min(max(width, 8), 24 if self.wide >= 110 else 14)
-        if self.widths.get("node") != width:
-            self.widths["node"] = width
+        self.give_width("node", min(max(width, 8), 24 if self.wide >= 110 else 14))
+
+    def give_width(self, name: str, width: int) -> None:
+        """Give the column *name* another width."""
+        if self.widths.get(name) != width:
+            self.widths[name] = width
             self._width = 0
 
     def _sort(self, picture: T, rows: NDArray[np.intp]) -> list[int]:

@@ -76,9 +76,10 @@ def _check(file: str | None) -> int:
     from clustertop.config import default_path, load
     from clustertop.inventory import resolve
     from clustertop.rules.spec import builtin
+    from clustertop.topology_files import fill
 
     loaded = load(file, known_rules=builtin())
-    inventory = resolve([], loaded)
+    inventory = fill(resolve([], loaded), loaded)
     for note in inventory.notes:
         print(f"warning: {note}", file=sys.stderr)
     if loaded.path is None:

@@ -18,7 +18,7 @@ Value = int | str
 Row = tuple[tuple[int, ...], Value]
 """Object identifier and value."""
 
-_REC = re.compile(r"(\d+(?:\.\d+)+)\|(\d{1,3})([a-z]*)(?::[^|]*)?\|(.*)")
+_REC = re.compile(r"(\d+(?:\.\d+)+)\|(\d{1,3})([a-z]*)\|(.*)")
 _WALK = re.compile(r"(?:\.|iso\.)?((?:\d+\.)+\d+|[\w-]+::[\w.]+) = (?:([\w-]+(?:[ -][\w]+)*): ?)?(.*)")
 _NUMBERS = frozenset({2, 65, 66, 67, 70, 71})
 """ASN.1 tags of INTEGER, Counter32, Gauge32, TimeTicks, Counter64, UInteger32."""

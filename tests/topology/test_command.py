@@ -84,6 +84,37 @@ def test_without_a_map_it_says_what_to_configure(tmp_path: Path, capsys: pytest.
     assert "no rack map" in json.loads(capsys.readouterr().out)["problem"]
 
 
+def test_d1_the_order_of_a_job_is_judged_and_labelled_as_predicted(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """D1 a, b: on a host file, with a better order."""
+    job = config.parent / "hosts"
+    job.write_text("g1 slots=8\ng3.dc.net slots=8\nG2 slots=8\nnew1\n", "utf-8")
+    assert cli.main(["topology", "-c", str(config), "--order", str(job)]) == 1
+    out = capsys.readouterr().out
+    assert "predicted from order: 2 of 2 hops between racks (100%)" in out
+    assert "not in the map of racks: new1" in out
+    job.write_text("g1\ng3\ng2\n", "utf-8")
+    assert cli.main(["topology", "-c", str(config), "--order", str(job), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)["predicted_from_order"]
+    assert (told["racks"]["crossing"], told["racks"]["placed_hops"]) == (2, 3)
+    assert told["racks"]["better"] is None  # three nodes in two racks cannot do better
+    assert told["leaves"]["crossing"] == 0
+    (config.parent / "dc.csv").write_text("node,rack\ng1,r1\ng2,r1\ng3,r2\ng4,r2\n", "utf-8")
+    job.write_text("g1\ng3\ng2\ng4\n", "utf-8")
+    assert cli.main(["topology", "-c", str(config), "--order", str(job)]) == 0
+    out = capsys.readouterr().out
+    assert "predicted from order: 4 of 4 hops between racks (100%)" in out
+    assert "a better order has 2: g1,g2,g3,g4" in out
+
+
+@pytest.mark.parametrize(("text", "words"), [("", "names no host"), ("a b c\n", "line 1 is not a host"), (None, "cannot be read")])
+def test_a_host_file_that_is_none_says_so(text: str | None, words: str, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = config.parent / "hosts"
+    if text is not None:
+        job.write_text(text, "utf-8")
+    assert cli.main(["topology", "-c", str(config), "--order", str(job)]) == 3
+    assert words in capsys.readouterr().err
+
+
 @needs_shared
 @pytest.mark.parametrize(("key", "path", "nodes", "status"), [
     ("slurm", "topology/slurm/topology.yaml", 4, 3),

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from clustertop.signals.traffic import Ring
     from clustertop.topology import Claim, Place, Topology
 
 HELP = "where every node hangs: rack, leaves, rail and pod, and which source says so"
@@ -24,6 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="gpu[001-064],login1  @group; none: the config's, else every node that a source names")
     parser.add_argument("-c", "--config", metavar="FILE", help="another configuration file")
     parser.add_argument("--hosts-file", metavar="FILE", help="a file with one entry of HOSTS a line")
+    parser.add_argument("--order", metavar="FILE",
+                        help="a job's host file, or - for stdin: how often its ring leaves a rack (predicted)")
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.epilog = (
         "Exit status 0: every node has a rack and no sources differ; 1: some have none, or sources differ;\n"
@@ -39,24 +42,77 @@ def run(args: argparse.Namespace) -> int:
     from clustertop.rules.spec import builtin
     from clustertop.topology_files import find
 
+    rings: dict[str, tuple[Ring, Ring | None]] = {}
     try:
         loaded = load(args.config, known_rules=builtin())
         inventory = resolve(args.hosts, loaded, args.hosts_file)
         topology = find(inventory, loaded)
+        if args.order:
+            rings = _rings(_order(args.order), topology)
     except ConfigError as error:
         return refuse(error)
     if args.json:
-        _print_json(topology)
+        _print_json(topology, rings)
     else:
         for note in (*inventory.notes, *topology.notes):
             print(f"note: {note}", file=sys.stderr)
         _print(topology)
+        _print_rings(rings)
     if not topology.racks:
         return EXIT_UNKNOWN
     return EXIT_WARNING if topology.without("rack") or topology.contradictions else EXIT_OK
 
 
-def _print_json(topology: Topology) -> None:
+def _order(file: str) -> list[str]:
+    """The nodes of a host file in its order. Raises ConfigError."""
+    from pathlib import Path
+
+    from clustertop.config import ConfigError
+    from clustertop.signals.traffic import read_hostfile
+
+    try:
+        text = sys.stdin.read(1 << 24) if file == "-" else Path(file).expanduser().read_text("utf-8-sig", "replace")
+        nodes = read_hostfile(text)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=file) from None
+    except ValueError as error:
+        raise ConfigError(str(error), file=file) from None
+    if not nodes:
+        raise ConfigError("names no host; write one a line, in the order of ranks", file=file)
+    return nodes
+
+
+def _rings(order: list[str], topology: Topology) -> dict[str, tuple[Ring, Ring | None]]:
+    """The ring over *order* and a better one, by what it crosses."""
+    from clustertop.signals.traffic import better_order, ring
+
+    def spelt(domains: dict[str, str]) -> dict[str, str]:
+        short = {node.lower().partition(".")[0]: value for node, value in domains.items()}
+        return {node: domains.get(node) or short.get(node.lower().partition(".")[0], "") for node in order}
+
+    leaves = {node: next(iter(hung)) for node, hung in topology.leaves.items() if len(hung) == 1}
+    return {
+        what: (ring(order, spelt(domains)), better_order(order, spelt(domains)))
+        for what, domains in (("racks", topology.racks), ("leaves", leaves))
+        if domains
+    }
+
+
+def _print_rings(rings: dict[str, tuple[Ring, Ring | None]]) -> None:
+    from clustertop.hosts import fold
+
+    for what, (now, better) in rings.items():
+        if now.ratio is None:
+            print(f"{now.label}: no hop of the ring has both ends in the map of {what}")
+            continue
+        print(f"{now.label}: {now.crossing:,} of {now.placed_hops:,} hops between {what} ({now.ratio:.0%})")
+        if now.unplaced:
+            print(f"  not in the map of {what}: {fold(now.unplaced)}")
+        if better is not None:
+            print(f"  a better order has {better.crossing:,}: {','.join(better.order)}")
+
+
+def _print_json(topology: Topology, rings: dict[str, tuple[Ring, Ring | None]]) -> None:
     import json
 
     def claim(one: Claim | None) -> object:
@@ -85,6 +141,12 @@ def _print_json(topology: Topology) -> None:
             for one in topology.contradictions
         ],
         "unplaced": {"rack": topology.without("rack"), "leaf": topology.without("leaf")},
+        "predicted_from_order": {
+            what: {"hops": now.hops, "placed_hops": now.placed_hops, "crossing": now.crossing, "ratio": now.ratio,
+                   "unplaced": now.unplaced,
+                   "better": {"crossing": better.crossing, "order": better.order} if better else None}
+            for what, (now, better) in rings.items()
+        },
         "strangers": topology.strangers,
         "guessable_racks": topology.guessable,
         "sources": topology.sources,

@@ -119,13 +119,18 @@ class Switch:
         return [one for one in self.interfaces.values() if _is_data_port(one, names, front_panel=front)]
 
 
+def data_port_name(name: str, names: set[str]) -> bool:
+    """Whether *name* may be a physical data port's, among all *names* of its switch."""
+    base, dot, unit = name.rpartition(".")
+    inner = bool(dot) and unit.isdecimal() and (base in names or bool(_VIRTUAL.match(base)))
+    return not (inner or _MANAGEMENT.match(name) or _INTERNAL.match(name) or _VIRTUAL.match(name))
+
+
 def _is_data_port(one: Interface, names: set[str], *, front_panel: bool) -> bool:
-    base, dot, unit = one.name.rpartition(".")
-    if _MANAGEMENT.match(one.name) or _INTERNAL.match(one.name) or (dot and unit.isdecimal() and base in names):
+    if not data_port_name(one.name, names):
         return False
-    if front_panel:  # Cumulus: bonds and bridges say that they are Ethernet
-        return bool(_FRONT_PANEL.fullmatch(one.name))
-    return one.type in _ETHERNET and not _VIRTUAL.match(one.name)
+    # Cumulus: bonds and bridges say that they are Ethernet.
+    return bool(_FRONT_PANEL.fullmatch(one.name)) if front_panel else one.type in _ETHERNET
 
 
 _NUMBERS: dict[tuple[int, ...], str] = {

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from clustertop.signals.ibcounters import complaints, parse_ibqueryerrors, parse_perfquery
 from clustertop.signals.traffic import leaf_share
 from clustertop.sources import topology_ib
-from clustertop.sources.fabric import Output, count, discover, errors, leaf_rates, run_here
+from clustertop.sources.fabric import Output, Runner, count, discover, errors, leaf_rates, run_here
 from clustertop.topology import merge
 from fabric.sim import TWO_LEVELS, running
 from traffic.shared import needs_shared, sample
@@ -116,18 +116,26 @@ async def test_d8_discovery_goes_on_past_a_switch_that_does_not_answer(tmp_path:
     assert "Connection timed out" in look.messages[0]
 
 
+async def lid(run: Runner, description: str) -> int | None:
+    fabric, _, _ = await discover(run)
+    return next(one.lid for one in fabric.devices.values() if one.description == description)
+
+
 async def test_d8_errors_of_the_whole_fabric_with_a_host_switched_off(tmp_path: Path) -> None:
     """D8 b: ibqueryerrors asks everyone; a host that is off costs only itself."""
     with running(TWO_LEVELS, "n1 mlx5_0", tmp_path, manager="n2 mlx5_0") as sim:
         sim.tell(f'PerformanceSet "{TOR_A}"[2] PortCounters.LinkDownedCounter=255', "has been set to 255")
-        sim.tell('Error "H-0000000000bb0030" 100')
+        extended_counters, lid_of_n3 = 29, await lid(sim.run, "n3 mlx5_0")
+        sim.tell(f'Error "H-0000000000bb0030" 100 {extended_counters}')
+        sim.tell('Error "H-0000000000bb0040" 100')
         look = await errors(sim.run)
     found = {(one.guid, one.port): one for one in look.ports}
     one = found[0xAA0001, 2]
     assert one.errors == {"LinkDownedCounter": 255}
     assert one.saturated("LinkDownedCounter")
-    assert look.unreachable or look.unreachable_paths
-    assert look.messages
+    assert look.unreachable == [lid_of_n3]
+    assert len(look.unreachable_paths) == 1  # n4 does not even say its LID
+    assert any("n3 mlx5_0" in message for message in look.messages)
 
 
 # ---- runs that go wrong
@@ -152,6 +160,13 @@ async def test_d8_a_run_that_is_stopped_gives_what_it_printed() -> None:
     ("", 1, "ibnetdiscover ended with status 1"), ("", 0, "ibnetdiscover printed no fabric"), (TWO_LEVELS, 0, "")])
 async def test_why_a_fabric_is_not_whole(text: str, status: int, why: str) -> None:
     assert (await discover(printed(text, status=status)))[2] == why  # type: ignore[arg-type]
+
+
+async def test_a_host_without_infiniband_says_so() -> None:
+    run = printed("ibnetdiscover: iberror: failed: discover failed\n",
+                  "ibwarn: [7] mad_rpc_open_port: can't open UMAD port ((null):0)\n", status=255)
+    _, _, why = await discover(run)  # type: ignore[arg-type]
+    assert why == "ibnetdiscover ended with status 255: ibwarn: [7] mad_rpc_open_port: can't open UMAD port ((null):0)"
 
 
 async def test_switches_that_are_left_when_the_time_is_over_are_said() -> None:

@@ -110,6 +110,13 @@ def test_older_logs_name_the_communicator_after_its_channels() -> None:
     assert [edge.group for edge in log.edges.values()] == [("", 3)]
 
 
+def test_logs_of_2_4_call_channels_rings() -> None:
+    log = NcclLog().feed_text(
+        info("g1", "Ring 00 : 3 -> 4 [send] via NET/Socket/0") + info("g1", "Ring 00 : 0[0] -> 1[1] via P2P/IPC")
+        + info("g1", "comm 0x7f0 rank 3 nranks 8 cudaDev 3 nvmlDev 3 - Init COMPLETE"))
+    assert [(edge.source, edge.target, edge.transport) for edge in log.edges.values()] == [(3, 4, "NET/Socket"), (0, 1, "P2P")]
+
+
 def test_a_ring_that_is_cut_at_twenty_ranks_is_no_ring() -> None:
     cut = "".join(f" {rank:3}" for rank in range(20))
     log = NcclLog().feed_text(
@@ -172,7 +179,7 @@ def test_nccls_own_timing_wins_and_an_init_that_hangs_is_not_complete() -> None:
     ("NET/FastSocket/0", "NET/FastSocket", "0", False),
     ("P2P/CUMEM/read", "P2P", "", False),
     ("SHM/direct/direct", "SHM", "", False),
-    ("direct shared memory", "direct", "", False),
+    ("direct shared memory", "SHM", "", False),
 ])
 def test_transports(via: str, transport: str, device: str, direct: bool) -> None:
     log = NcclLog().feed_text(info("g1", f"Channel 01/0 : 4[4] -> 12[4] [send] via {via}"))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clustertop.model import Why, reason
-from clustertop.signals.octets import OVER_SPEED, Octets, rate
+from clustertop.signals.octets import OVER_SPEED, TOO_NARROW, Octets, rate
 from traffic.shared import case, needs_shared
 
 
@@ -51,6 +51,15 @@ def test_d6_a_rate_above_link_speed_is_dropped() -> None:
     found = rate(Octets(0, 0), Octets(1, 20_000_000), 100_000_000)
     assert (found.value, found.why) == (None, OVER_SPEED)
     assert rate(Octets(0, 0), Octets(1, 12_500_000), 100_000_000).value == 12_500_000
+
+
+@pytest.mark.parametrize(("link", "known"), [(1e9, True), (3.4e9, True), (10e9, False), (400e9, False)])
+def test_d6_a_counter_that_may_have_gone_round_twice_says_nothing(link: float, known: bool) -> None:
+    """D6, its kind: at 10 Gb/s 32 bits are full in 3.4 s."""
+    found = rate(Octets(0, 1000, 32, 9000.0), Octets(10, 2000, 32, 9010.0), link)
+    assert (found.value == 100) is known
+    assert (found.why == TOO_NARROW) is not known
+    assert rate(Octets(0, 1000, 64, 9000.0), Octets(10, 2000, 64, 9010.0), link).value == 100
 
 
 def test_a_restart_is_seen_though_the_counter_has_overtaken() -> None:

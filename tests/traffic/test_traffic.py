@@ -174,7 +174,8 @@ def test_a_leaf_says_what_of_its_hosts_goes_up() -> None:
     ([port("1", "host", None, 1), port("49", "uplink", 1, 1)], "no rate for 1"),
     ([port("1", "host", 0, 1), port("49", "uplink", 1, 1)], "no traffic"),
 ])
-def test_a_leaf_that_cannot_be_judged_says_why(ports: list[LeafPort], why: str) -> None:
+def test_d8_a_leaf_that_cannot_be_judged_says_why(ports: list[LeafPort], why: str) -> None:
+    """D8 a: where no meter sees the uplinks the share is not measured."""
     found = leaf_share(ports)
     assert (found.ratio, found.why) == (None, why)
 

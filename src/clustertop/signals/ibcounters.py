@@ -36,7 +36,7 @@ _PORT = re.compile(r"\s*GUID 0x([0-9a-fA-F]+) port (\d+|ALL):(.*)")
 _PAIR = re.compile(r"\[(\w+) == (\d+)(?: \([^)]*\))?\]")
 _LID = re.compile(r"\((?:Lid|LID) (\d+)\)|\blid (\d+)\b", re.IGNORECASE)
 _ROUTE = re.compile(r"DR path[^;]*(slid \d+; dlid \d+; [\d,]+)")
-_FAILED = re.compile(r"failed|timed out|timeout|unreachable|no route", re.IGNORECASE)
+_FAILED = re.compile(r"failed|timed out|timeout|unreachable|no route|can't open", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ _TIMINGS = re.compile(
 )
 _PHASE = re.compile(r"([a-z]+) (\d{1,9}(?:\.\d{1,9})?)")
 _CHANNEL = re.compile(
-    r"Channel (?P<channel>\d+)(?:/\d+)? : (?P<source>\d+)\[(?P<from>\w+)\] -> (?P<target>\d+)\[(?P<to>\w+)\]"
+    r"(?:Channel|Ring) (?P<channel>\d+)(?:/\d+)? : (?P<source>\d+)(?:\[\w+\])? -> (?P<target>\d+)(?:\[\w+\])?"
     r"(?: \[(?P<way>send|receive)\])? via (?P<via>.+)"
 )
 _WHOLE_RING = re.compile(r"Channel (\d+)/\d+ :((?:\s+\d+)+)\s*$")
@@ -57,7 +57,7 @@ _TREE = re.compile(r"Tree (\d+) : (-?\d+) -> (\d+) -> (-?\d+)/(-?\d+)/(-?\d+)")
 _USING = re.compile(r"NET/(?P<net>[^:\[\]]{1,40}?)\s*:? Using (?P<list>\[0\].+)")
 _DEVICE = re.compile(r"\[\d+\]([^\s:;]+):([^\s;]+)")
 _NETWORK = re.compile(r"Using network (.{1,60}?)\s*$")
-_OFI = re.compile(r"NET/OFI (?:Initializing|Using Libfabric|Selected provider)")
+_OFI = re.compile(r"NET/OFI (?:Initializing|Using Libfabric|Selected provider)", re.IGNORECASE)
 _SET = re.compile(
     r"(NCCL_(?:IB_DISABLE|NET|P2P_DISABLE|SHM_DISABLE|NET_GDR_LEVEL|IB_HCA)) set (?:by environment )?to (.+?)\.?\s*$"
 )
@@ -419,6 +419,8 @@ def estimated_flows(
 
 def _via(text: str) -> tuple[str, str, bool]:
     """``NET/IBext_v8/3/GDRDMA(PCI)`` to its transport, device and whether the NIC reads the GPU's memory itself."""
+    if text.startswith("direct shared memory"):  # 2.8 and older
+        return "SHM", "", False
     parts = text.strip().split("/")
     if parts[0] in ("NET", "COLLNET") and len(parts) > 1:
         name = re.sub(r"_v\d+$", "", parts[1].strip())

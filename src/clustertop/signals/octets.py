@@ -14,6 +14,7 @@ from clustertop.signals.counters import wrap_or_reset
 
 OVER_SPEED = intern("above link speed")
 NO_TIME = intern("no time between readings")
+TOO_NARROW = intern("counter too narrow for its speed")
 _SLACK = 1.05
 """A rate up to this much above link speed is believed: agents cache counters for a second or two."""
 
@@ -59,6 +60,8 @@ def rate(last: Octets | None, now: Octets, link_bits_per_second: float | None = 
     seconds = now.at - last.at
     if seconds <= 0:
         return Rate(None, NO_TIME)
+    if now.bits < 64 and link_bits_per_second and link_bits_per_second / 8 * seconds >= 1 << now.bits:
+        return Rate(None, TOO_NARROW)  # 32 bits go round in 3.4 s at 10 Gb/s: how often they did cannot be told
     rebooted = _went_back(last, now, seconds)
     told = now.discontinuity is not None and last.discontinuity is not None
     if rebooted or (told and now.discontinuity != last.discontinuity):

@@ -134,7 +134,8 @@ async def discover(run: Runner, seconds: float = 60.0) -> tuple[Fabric, Look, st
     look = complaints(output.errors)
     why = output.why or ("its output is cut short" if output.cut else "")
     if not why and output.status:
-        why = f"ibnetdiscover ended with status {output.status}"
+        said = f": {look.messages[0]}" if look.messages else ""
+        why = f"ibnetdiscover ended with status {output.status}{said}"
     if not why and not fabric.devices:
         why = "ibnetdiscover printed no fabric"
     return fabric, look, why

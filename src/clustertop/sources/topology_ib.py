@@ -84,7 +84,8 @@ class Fabric:
 
     def names(self) -> dict[str, str]:
         """Return device to name: of switches what their description says, made unique where several say the same."""
-        said = {one.id: switch_name(one.description) or one.id for one in self.devices.values() if one.kind != "host"}
+        switches = [one for one in self.devices.values() if one.kind != "host"]
+        said = {one.id: switch_name(one.description) or name(one.id) for one in switches}
         count = Counter(said.values())
         found = {}
         for device, text in said.items():
@@ -136,7 +137,7 @@ def parse(text: str) -> Fabric:
             here = fabric.add(match[3], kind, name(match[4] or ""), _lid(match[5]), number)
         elif (match := _CABLE.match(line)) and here is not None:
             _cable(fabric, here, match, number)
-        elif _GUID_LINE.match(line) or re.match(r"(?:vendid|devid|Chassis)\b", line):
+        elif _GUID_LINE.match(line) or re.match(r"(?:vendid|devid|Chassis)\b|ib\w+: ", line):
             continue
         else:
             fabric.strange.append(number)
@@ -213,9 +214,9 @@ def read_guids(text: str) -> dict[int, str]:
         if not words:
             continue
         if words[0].lower() in ("vm_hostname", "host", "hostname", "node") and len(words) == 2:
-            node, words = words[1], []
+            node, words = name(words[1]), []
         elif not _guid(words[0]):
-            node, words = words[0], words[1:]
+            node, words = name(words[0]), words[1:]
         for word in words:
             if (guid := _guid(word)) and node:
                 found[guid] = node

@@ -101,6 +101,8 @@ class Topology:
     guessable: int = 0
     """Nodes without a rack for which Slurm's leaves or blocks would do as a guess."""
     sources: tuple[str, ...] = ()
+    refused: int = 0
+    """Lines and lists of all sources that could not be used."""
 
     @property
     def racks(self) -> dict[str, str]:
@@ -259,7 +261,8 @@ def _settle(
     notes = [f"{where}: {note}" for where, one in zip(sources, readings, strict=True) for note in one.notes]
     rails, off_rail = _rails(places.values())
     return Topology(
-        places, tuple(contradictions), rails, off_rail, strangers, tuple(notes), guessable, tuple(sources)
+        places, tuple(contradictions), rails, off_rail, strangers, tuple(notes), guessable, tuple(sources),
+        sum(one.refused for one in readings),
     )
 
 

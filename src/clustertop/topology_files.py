@@ -50,6 +50,8 @@ def fill(inventory: Inventory, loaded: Loaded) -> Inventory:
     notes = list(inventory.notes)
     if count := len(topology.contradictions):
         notes.append(f"topology: sources differ about {count:,} places; `clustertop topology` lists them")
+    if count := topology.refused:
+        notes.append(f"topology: {count:,} entries could not be used; `clustertop topology` lists them")
     if count := len(topology.without("rack")):
         notes.append(f"topology: {count:,} nodes have no rack; `clustertop topology` lists them")
     return dataclasses.replace(inventory, nodes=placed(inventory.nodes, topology), notes=tuple(notes))

@@ -67,7 +67,10 @@ def test_guesses_are_marked_and_differences_end_with_1(config: Path, capsys: pyt
     assert "r2 holds" in out
 
 
-def test_all_placed_ends_with_0(config: Path) -> None:
+def test_all_placed_ends_with_0_unless_something_was_refused(config: Path) -> None:
+    assert cli.main(["topology", "g[1-3]", "-c", str(config)]) == 1
+    slurm = config.parent / "topology.conf"
+    slurm.write_text(slurm.read_text("utf-8").replace("h[1-99999]", "h[1-9]"), "utf-8")
     assert cli.main(["topology", "g[1-3]", "-c", str(config)]) == 0
 
 
@@ -100,7 +103,7 @@ def test_d1_the_order_of_a_job_is_judged_and_labelled_as_predicted(config: Path,
     assert told["leaves"]["crossing"] == 0
     (config.parent / "dc.csv").write_text("node,rack\ng1,r1\ng2,r1\ng3,r2\ng4,r2\n", "utf-8")
     job.write_text("g1\ng3\ng2\ng4\n", "utf-8")
-    assert cli.main(["topology", "-c", str(config), "--order", str(job)]) == 0
+    assert cli.main(["topology", "-c", str(config), "--order", str(job)]) == 1
     out = capsys.readouterr().out
     assert "predicted from order: 4 of 4 hops between racks (100%)" in out
     assert "a better order has 2: g1,g2,g3,g4" in out
@@ -157,6 +160,7 @@ def test_config_check_says_what_the_map_does_not_settle(config: Path, capsys: py
     out, err = capsys.readouterr()
     assert "4 nodes in 2 racks" in out
     assert "1 nodes have no rack" in err
+    assert "1 entries could not be used" in err
 
 
 def test_the_inventory_is_filled_for_every_command(config: Path) -> None:

@@ -245,6 +245,19 @@ def test_hostile_text_is_cleaned_and_bounded() -> None:
     assert len(log.warnings) == 100
 
 
+def test_the_newest_ranks_and_channels_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clustertop.signals.nccl.MAX_RANKS", 8)
+    monkeypatch.setattr("clustertop.signals.nccl.MAX_EDGES", 8)
+    log = NcclLog()
+    for number in range(50):
+        log.feed(info("g1", f"comm 0x1 rank {number} nranks 99 cudaDev 0 nvmlDev 0 busId 1 commId 0x{number:x} - Init COMPLETE", tid=number))
+        log.feed(info("g1", f"Channel 00/0 : {number}[0] -> 1[0] [send] via NET/IB/0", tid=number))
+        log.feed(info("g1", f"Ring 00 : 1 -> {number} -> 1", tid=number))
+    assert [rank.rank for rank in log.ranks.values()] == list(range(42, 50))
+    assert [edge.source for edge in log.edges.values()] == list(range(42, 50))
+    assert (len(log.next_in_ring), log.dropped, log.completed) == (8, 84, 50)
+
+
 def test_lines_that_look_like_rings_are_none_and_come_back() -> None:
     """A pattern that tried every split of such a line would not come back at all."""
     log = NcclLog()

@@ -18,6 +18,7 @@ from clustertop.signals.traffic import (
     agreement,
     better_order,
     interval95,
+    judged,
     leaf_share,
     may_alert,
     physical_total,
@@ -142,6 +143,15 @@ def test_rack_and_leaf_are_different_domains() -> None:
     assert rack_share(flows, racks).ratio == 1.0
     assert spine_share(flows, leaves).ratio == 0.7
     assert spine_share(flows, leaves).definition == THROUGH_SPINE
+
+
+def test_the_rule_is_about_racks_where_they_are_known_and_says_which() -> None:
+    flows = [("a", "b", 1.0)]
+    racks, leaves = {"a": "r1", "b": "r2"}, {"a": frozenset({"l1"}), "b": frozenset({"l1"})}
+    assert judged(rack_share(flows, racks), spine_share(flows, leaves)).definition == CROSS_RACK
+    unknown = judged(rack_share(flows, {}), spine_share(flows, leaves))
+    assert (unknown.definition, unknown.ratio) == (THROUGH_SPINE, 0.0)
+    assert judged(rack_share(flows, {}), spine_share(flows, {})).ratio is None
 
 
 def test_on_rails_a_flow_between_nodes_that_share_leaves_is_not_guessed() -> None:

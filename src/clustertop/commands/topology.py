@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="a job's host file, or - for stdin: how often its ring leaves a rack (predicted)")
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.epilog = (
-        "Exit status 0: every node has a rack and no sources differ; 1: some have none, or sources differ;\n"
+        "Exit status 0: every node has a rack; 1: some have none, sources differ or hold what cannot be used;\n"
         "3: no rack is known at all, or the config is bad. No node is asked."
     )
 
@@ -60,7 +60,8 @@ def run(args: argparse.Namespace) -> int:
         _print_rings(rings)
     if not topology.racks:
         return EXIT_UNKNOWN
-    return EXIT_WARNING if topology.without("rack") or topology.contradictions else EXIT_OK
+    gaps = topology.without("rack") or topology.contradictions or topology.refused
+    return EXIT_WARNING if gaps else EXIT_OK
 
 
 def _order(file: str) -> list[str]:

@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from clustertop.text import clean
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MAX_LINE = 4096
 MAX_RANKS = 65_536
 MAX_EDGES = 262_144
-"""Channels kept; those beyond are counted in ``dropped``."""
+"""Ranks and channels kept: the newest. Those that went are counted in ``dropped``."""
 MAX_WARNINGS = 100
 MAX_HOSTS = 4096
 _RING_WIDTH = 20
@@ -251,11 +251,10 @@ class NcclLog:
         elif match := _SET.search(text):
             self.settings[match[1]] = match[2]
 
-    def _keep(self, rank: Rank) -> Rank | None:
+    def _keep(self, rank: Rank) -> Rank:
         key = (rank.comm, rank.host, rank.pid, rank.nranks, rank.rank)
-        if key not in self.ranks and len(self.ranks) >= MAX_RANKS:
-            self.dropped += 1
-            return None
+        if key not in self.ranks:
+            self.dropped += _make_room(self.ranks, MAX_RANKS)
         return self.ranks.setdefault(key, rank)
 
     def _device(self, host: str, found: list[tuple[str, str]]) -> None:
@@ -266,9 +265,9 @@ class NcclLog:
         host, pid, _ = thread
         self.completed += match["what"] == "COMPLETE"
         rank = self._keep(Rank(int(match["rank"]), int(match["nranks"]), host, pid, comm=match["id"] or ""))
-        if rank is None:
-            return
         rank.device, rank.bus = int(match["device"]), match["bus"]
+        if thread not in self._groups:
+            _make_room(self._groups, MAX_RANKS)
         group = self._groups[thread] = (rank.comm, rank.nranks)
         clock = ("timestamps", stamp) if stamp is not None else ("arrival", at) if at is not None else None
         if match["what"] == "START":
@@ -289,9 +288,8 @@ class NcclLog:
         if size != int(match[2]):
             comm = ""
         rank = self._keep(Rank(int(match[1]), int(match[2]), host, pid, comm=comm))
-        if rank is not None:
-            rank.seconds, rank.timed_by, rank.complete = float(match[3]), "NCCL", True
-            rank.phases = {name: float(value) for name, value in _PHASE.findall(match[4] or "")}
+        rank.seconds, rank.timed_by, rank.complete = float(match[3]), "NCCL", True
+        rank.phases = {name: float(value) for name, value in _PHASE.findall(match[4] or "")}
 
     def _edge(self, thread: Thread, match: re.Match[str]) -> None:
         host, pid, _ = thread
@@ -300,24 +298,29 @@ class NcclLog:
             host, pid, self._groups.get(thread, NO_GROUP), int(match["channel"]), int(match["source"]),
             int(match["target"]), match["way"] or "", transport, device, direct)  # fmt: skip
         key = (host, pid, edge.channel, edge.source, edge.target, edge.way)
-        if (edge.group, *key) not in self.edges and len(self.edges) >= MAX_EDGES:
-            self.dropped += 1
-            return
+        if (edge.group, *key) not in self.edges:
+            self.dropped += _make_room(self.edges, MAX_EDGES)
+            if edge.group == NO_GROUP:
+                if thread not in self._homeless:
+                    _make_room(self._homeless, MAX_HOSTS)
+                self._homeless.setdefault(thread, []).append(key)
         self.edges[edge.group, *key] = edge
-        if edge.group == NO_GROUP:
-            self._homeless.setdefault(thread, []).append(key)
 
     def _linked(self, thread: Thread, what: _Later) -> None:
         group = self._groups.get(thread)
         if group is not None:
             self._link(group, what)
-        elif (thread in self._waiting or len(self._waiting) < MAX_RANKS) and (
-            len(found := self._waiting.setdefault(thread, [])) < MAX_HOSTS
-        ):
-            found.append(what)
+        else:
+            if thread not in self._waiting:
+                _make_room(self._waiting, MAX_HOSTS)
+            if len(found := self._waiting.setdefault(thread, [])) < MAX_HOSTS:
+                found.append(what)
 
     def _link(self, group: Group, what: _Later) -> None:
-        (self.parents if what.tree else self.next_in_ring).setdefault((group, what.channel), {})[what.rank] = what.other
+        kept = self.parents if what.tree else self.next_in_ring
+        if (group, what.channel) not in kept:
+            _make_room(kept, MAX_RANKS)
+        kept.setdefault((group, what.channel), {})[what.rank] = what.other
 
     # ---- what it says
 
@@ -415,6 +418,14 @@ def estimated_flows(
         for (source, target), count in peers.items()
         if (amount := sent_bytes.get(source)) is not None
     ]
+
+
+def _make_room(kept: dict[Any, Any], most: int) -> int:
+    """Take the oldest entry out where there are *most*; returns how many went."""
+    if len(kept) < most:
+        return 0
+    del kept[next(iter(kept))]
+    return 1
 
 
 def _via(text: str) -> tuple[str, str, bool]:

@@ -95,6 +95,11 @@ def spine_share(flows: Iterable[Flow], leaves: Mapping[str, frozenset[str]]) -> 
     return _share(THROUGH_SPINE, flows, known, crosses, NO_LEAF_MAP)
 
 
+def judged(rack: Share, spine: Share) -> Share:
+    """Return the share that the 30 % rule is about: cross-rack where it is known, else through the spine."""
+    return rack if rack.ratio is not None else spine
+
+
 def _share(
     definition: str,
     flows: Iterable[Flow],

@@ -68,6 +68,8 @@ class Reading:
     links: list[Link] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """Sentences: what could not be used, and why."""
+    refused: int = 0
+    """Lines and lists that could not be used."""
     roots: list[str] = field(default_factory=list)
     """Switches with nothing above them; more than one: the fabric is in pieces."""
     where: str = ""
@@ -80,7 +82,8 @@ class Reading:
         self.facts.append(fact)
 
     def note(self, line: int, text: str) -> None:
-        """Keep a sentence about *line* (0: about the text), up to a limit."""
+        """Keep a sentence about *line*, which could not be used (0: about the text), up to a limit."""
+        self.refused += line > 0
         if len(self.notes) < 100:
             self.notes.append(f"line {line}: {text}" if line else text)
         elif len(self.notes) == 100:
@@ -95,6 +98,7 @@ class Reading:
             targets = expand(text)
         except NotationError as error:
             self.note(line, str(error))
+            self.refused += not line
             return
         for target in targets:
             yield target.host

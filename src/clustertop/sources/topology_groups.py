@@ -107,4 +107,5 @@ def _members(
         return [target.host for target in expand(written, resolve)]
     except NotationError as error:
         reading.note(0, f"{source}: {group}: {error}")
+        reading.refused += 1
         return []

@@ -151,7 +151,9 @@ class _Heap:
     guessed: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, value: str, source: str, *, guess: bool) -> None:
-        sources = (self.guessed if guess else self.stated).setdefault(value, [])
+        values = self.guessed if guess else self.stated
+        spelt = next((one for one in values if one.casefold() == value.casefold()), value)
+        sources = values.setdefault(spelt, [])
         if source not in sources:
             sources.append(source)
 

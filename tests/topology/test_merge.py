@@ -30,6 +30,11 @@ def test_two_sources_that_agree_are_both_named() -> None:
     assert found.strangers == ()
 
 
+def test_a_rack_in_capitals_is_the_same_rack() -> None:
+    found = merge(NODES, [says("csv", ("g1", "rack", "A07")), says("netbox", ("g1", "rack", "a07"))])
+    assert (found.racks, found.contradictions) == ({"g1": "A07"}, ())
+
+
 def test_two_sources_that_differ_leave_the_rack_unknown_and_are_both_named() -> None:
     found = merge(NODES, [says("csv", ("g1", "rack", "r1"), ("g2", "rack", "r1")), says("netbox", ("g1", "rack", "r2"))])
     (doubt,) = found.contradictions

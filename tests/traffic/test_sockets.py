@@ -49,6 +49,12 @@ def test_one_line_and_two_lines_say_the_same() -> None:
     assert (one.acked, one.received, one.rtt_ms, one.rttvar_ms, one.cookie) == (5001, 90, 0.41, 0.12, "5f")
 
 
+def test_a_filter_by_state_leaves_its_column_out() -> None:
+    (one,) = parse(f"Recv-Q Send-Q Local Address:Port Peer Address:Port\n{ONE_LINE.removeprefix('ESTAB ')}")
+    assert one == parse(ONE_LINE)[0]
+    assert parse("Recv-Q Send-Q Local Address:Port Peer Address:Port\n0 0 10.7.1.1:40000 10.7.2.9:53\n") == []
+
+
 def test_a_missing_field_is_zero_only_where_the_kernel_counts() -> None:
     quiet = "ESTAB 0 0 10.7.1.1:1 10.7.2.9:2 cubic rtt:0.4/0.1 mss:1448"
     assert parse(quiet)[0].acked is None

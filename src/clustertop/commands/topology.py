@@ -106,7 +106,7 @@ def _print_rings(rings: dict[str, tuple[Ring, Ring | None]]) -> None:
         if now.ratio is None:
             print(f"{now.label}: no hop of the ring has both ends in the map of {what}")
             continue
-        print(f"{now.label}: {now.crossing:,} of {now.placed_hops:,} hops between {what} ({now.ratio:.0%})")
+        print(f"{now.label}: {now.crossing:,} of {now.placed_hops:,} hops between {what} ({now.ratio * 100:.3g}%)")
         if now.unplaced:
             print(f"  not in the map of {what}: {fold(now.unplaced)}")
         if better is not None:

@@ -24,6 +24,9 @@ STATES = frozenset(
     }
 )  # fmt: skip
 _NETIDS = frozenset({"tcp", "udp", "mptcp", "sctp", "dccp", "raw", "icmp6", "u_str", "u_dgr", "nl", "p_raw", "p_dgr"})
+_UNSAID = ""
+"""``ss state established`` leaves the column of states out; UDP looks the same, but has no TCP fields."""
+_TCP = re.compile(r"(?:^|\s)rto:\d")
 _COUNTED = re.compile(r"(?:^|\s)bytes_(acked|received):(\d{1,20})(?=\s|$)")
 _RTT = re.compile(r"(?:^|\s)rtt:(\d{1,9}(?:\.\d{1,9})?)/(\d{1,9}(?:\.\d{1,9})?)(?=\s|$)")
 _COOKIE = re.compile(r"(?:^|\s)sk:([0-9a-f]{1,16})(?=\s|$)")
@@ -120,26 +123,23 @@ def parse(text: str) -> list[Socket]:
         ours = head is not None
         if head is not None:
             rows.append(head)
+    rows = [row for row in rows if row[0] != _UNSAID or _TCP.search(row[3])]
     counted = any(_COUNTED.search(more) for *_, more in rows)
     return [_socket(state, local, peer, more, counted=counted) for state, local, peer, more in rows]
 
 
 def _head(line: str) -> tuple[str, Endpoint, Endpoint, str] | None:
-    words = line.split(None, 6)
-    if words and words[0] in _NETIDS:
-        if words[0] != "tcp":
-            return None
-        words = line.split(None, 7)[1:] if len(words) == 7 else words[1:]
-        rest = words[5:]
-    else:
-        words = line.split(None, 5)
-        rest = words[5:]
-    if len(words) < 5 or words[0] not in STATES or words[0] == "UNCONN":
+    words = line.split(None, 7)
+    if words and words[0] in _NETIDS and words.pop(0) != "tcp":
+        return None
+    if words and words[0].isdecimal():
+        words.insert(0, _UNSAID)
+    if len(words) < 5 or words[0] not in STATES | {_UNSAID} or words[0] == "UNCONN":
         return None
     local, peer = endpoint(words[3]), endpoint(words[4])
     if local is None or peer is None:
         return None
-    return words[0], local, peer, " ".join(rest)
+    return words[0], local, peer, " ".join(words[5:])
 
 
 def _socket(state: str, local: Endpoint, peer: Endpoint, more: str, *, counted: bool) -> Socket:
@@ -151,7 +151,7 @@ def _socket(state: str, local: Endpoint, peer: Endpoint, more: str, *, counted: 
     cookie = _COOKIE.search(more)
     live = rtt is not None and state not in _NO_DATA
     return Socket(
-        state, local, peer, cookie[1] if cookie else "", counts["acked"], counts["received"],
+        state or "ESTAB", local, peer, cookie[1] if cookie else "", counts["acked"], counts["received"],
         float(rtt[1]) if rtt and live else None, float(rtt[2]) if rtt and live else None)  # fmt: skip
 
 

@@ -24,6 +24,7 @@ COMMANDS = {
     "replay": "a recording in the console, or its transitions only",
     "probe": "run the node's probe here and print its raw frame",
     "doctor": "what would stop clustertop from working",
+    "topology": "where every node hangs: rack, leaves, rail and pod, and which source says so",
     "config": "write, check or show the configuration",
 }
 _EPILOG = """\

@@ -34,6 +34,7 @@ __all__ = [
     "Record",
     "RuleOverride",
     "Ssh",
+    "TopologyFiles",
     "default_path",
     "load",
 ]
@@ -203,6 +204,34 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     ] = 0.0
 
 
+class TopologyFiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where racks and leaves are read from, beside [racks] and [leaves]. A folder means every file in it."""
+
+    slurm: Annotated[
+        str, _text("Slurm's topology.conf or topology.yaml, or a file with what scontrol show topology printed.")
+    ] = ""
+    slurm_topology: Annotated[str, _text("Which topology of topology.yaml. Empty: its default one.")] = ""
+    csv: Annotated[
+        str, _text("CSV with the columns node and rack (leaf, rail, pod), or NetBox's devices as CSV or JSON.")
+    ] = ""
+    groups: Annotated[
+        str, _text('ClusterShell\'s cluster.yaml with a source racks or leaves, or lines like "r1: gpu[001-016]".')
+    ] = ""
+    lldp: Annotated[
+        str, _text("LLDP neighbours: lldpctl, EOS, NX-OS, Junos, NetQ or an SNMP walk; files named after their device.")
+    ] = ""
+    ibnetdiscover: Annotated[str, _text("What ibnetdiscover printed, in full or with -p.")] = ""
+    ib_guids: Annotated[
+        str, _text('Lines like "gpu001 0x0c42a10300a1b2c3", for hosts whose InfiniBand description has no name.')
+    ] = ""
+    guess_racks: Annotated[
+        bool, _text("Take Slurm's blocks and lowest switches for racks, where nothing else says a rack.")
+    ] = False
+    ignored_ports: Annotated[
+        tuple[str, ...], _text("Ports of nodes whose switch is no leaf of the fabric; * stands for anything.")
+    ] = ("mgmt*", "oob*", "bmc*", "ipmi*", "ilo*", "idrac*")
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Everything that can be configured."""
 
@@ -212,6 +241,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     console: Console = Console()
     notify: Notify = Notify()
     record: Record = Record()
+    topology: TopologyFiles = TopologyFiles()
     racks: dict[str, str] = {}
     leaves: dict[str, str] = {}
     groups: dict[str, str] = {}
@@ -227,6 +257,7 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "console": Console,
     "notify": Notify,
     "record": Record,
+    "topology": TopologyFiles,
 }
 """Tables with fixed keys."""
 NAMED: dict[str, Any] = {
@@ -381,6 +412,10 @@ def _check(loaded: Loaded, known_rules: Collection[str] | None) -> None:
         value = getattr(getattr(config, section), name)
         if value and not loaded.beside(value).is_file():
             raise _no_file(loaded, key, value)
+    for name in ("slurm", "csv", "groups", "lldp", "ibnetdiscover", "ib_guids"):
+        value = getattr(config.topology, name)
+        if value and not loaded.beside(value).exists():
+            raise _no_file(loaded, f"topology.{name}", value)
     for identity in config.ssh.identity_files:
         if not loaded.beside(identity).is_file():
             raise _no_file(loaded, "ssh.identity_files", identity)

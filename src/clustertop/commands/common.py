@@ -63,11 +63,12 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
     from clustertop.settings import expect_gpus, expect_width, poll_settings
     from clustertop.state import default_path
     from clustertop.store.view import Freshness
+    from clustertop.topology_files import fill
 
     rules = builtin()
     loaded = load(args.config, known_rules=rules,
                   overrides={"poll.interval_seconds": args.interval, "poll.unsafe": args.unsafe})
-    inventory = resolve(args.hosts, loaded, args.hosts_file)
+    inventory = fill(resolve(args.hosts, loaded, args.hosts_file), loaded)
     poll = loaded.config.poll
     notes = list(inventory.notes)
     if inventory.unchecked:

@@ -77,9 +77,10 @@ def _check(file: str | None) -> int:
     from clustertop.inventory import resolve
     from clustertop.notify import outlets
     from clustertop.rules.spec import builtin
+    from clustertop.topology_files import fill
 
     loaded = load(file, known_rules=builtin())
-    inventory = resolve([], loaded)
+    inventory = fill(resolve([], loaded), loaded)
     outlets(loaded, None)
     for note in inventory.notes:
         print(f"warning: {note}", file=sys.stderr)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from clustertop.inventory import Inventory
+    from clustertop.released import ReleasedNodes
     from clustertop.rules.spec import Rule
     from clustertop.store.store import ExpectGpus, ExpectWidth
     from clustertop.store.view import Freshness
@@ -25,5 +26,7 @@ class Plan:
     expect_width: ExpectWidth | None = None
     expect_gpus: ExpectGpus | None = None
     freshness: Freshness | None = None
+    released: ReleasedNodes | None = None
+    """Where it is kept which nodes' GPUs the operator had let go; None: only for the length of the session."""
     title: str = ""
     notes: tuple[str, ...] = ()

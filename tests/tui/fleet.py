@@ -67,6 +67,8 @@ class FleetSource:
         self.title = "demo"
         self.notes: tuple[str, ...] = ()
         self.asked: list[Request] = []
+        self.live = True
+        self.wished: set[int] = set()
         self._sequence = [0] * len(self.infos)
         self._counters: list[dict[tuple[int, str], float]] = [{} for _ in self.infos]
         self._last: list[dict[str, object] | None] = [None] * len(self.infos)
@@ -85,9 +87,15 @@ class FleetSource:
         """A plausible cost."""
         return OwnCost(0.034, 71 * 2**20)
 
+    def released(self, node: int) -> bool:
+        """Whether it was last asked to let go."""
+        return node in self.wished
+
     def request(self, request: Request) -> None:
         """Keep the request."""
         self.asked.append(request)
+        if request.node is not None and request.body.get("do") in {"release", "take"}:
+            (self.wished.add if request.body["do"] == "release" else self.wished.discard)(request.node)
 
     # -- moving on -----------------------------------------------------------------------------------------------
 

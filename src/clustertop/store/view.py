@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from clustertop.model import Attr, NodeInfo
+    from clustertop.signals.jobs import Jobs
     from clustertop.signals.metric import TableSpec
     from clustertop.store.history import History
 
@@ -108,6 +109,9 @@ class FleetView:
     link_reasons: tuple[str, ...]
     """Per node: why the link is as it is; empty when it is up."""
     history: History
+    jobs: Jobs
+    processes: tuple[str | None, ...]
+    """Per node: None where compute processes are not listed; else what is wrong with the list, empty if nothing is."""
 
     def __getitem__(self, table: str) -> TableView:
         return self.tables[table]

@@ -12,6 +12,7 @@ from textual.containers import Vertical
 from textual.reactive import reactive
 from textual.widgets import ContentSwitcher, Input
 
+from clustertop.model import Request
 from clustertop.tui import terminal, theme
 from clustertop.tui.acting import Acting
 from clustertop.tui.actions import ALL, SCREENS, WHERE, bindings, keys_for
@@ -23,6 +24,7 @@ from clustertop.tui.panes.detail import DetailPane
 from clustertop.tui.panes.fleet import FleetPane
 from clustertop.tui.panes.nodes import NodesPane
 from clustertop.tui.panes.pcie import PciePane
+from clustertop.tui.panes.processes import ASK_SECONDS, RENEW_SECONDS, may_ask
 from clustertop.tui.panes.rdma import RdmaPane
 from clustertop.tui.picture import Picture
 from clustertop.tui.source import Source
@@ -108,6 +110,8 @@ class ConsoleApp(Acting):
         self._new_at = time.monotonic()
         self._said: tuple[str, float] = ("", 0.0)
         self._tty = False
+        self._asking: tuple[int, float] | None = None
+        """The node whose processes were asked for last, and when."""
 
     def compose(self) -> ComposeResult:
         """Tabs, summary, the panes one over the other, the filter, the keys."""
@@ -117,7 +121,7 @@ class ConsoleApp(Acting):
             yield self.empty
             with ContentSwitcher(id="panes", initial="fleet"):
                 yield from self.panes.values()
-        yield Input(id="filter", placeholder="words in name, rack, label or state", select_on_focus=False)
+        yield Input(id="filter", placeholder="words in name, rack, job, label or state", select_on_focus=False)
         yield self.keys
 
     def on_mount(self) -> None:
@@ -151,7 +155,23 @@ class ConsoleApp(Acting):
                 and newest.view.at - shown.view.at >= self._least - LOOK_SECONDS / 2)):
             self._new_at = now
             self.snapshot = newest
+        self._ask_processes(now)
         self.draw_bars()
+
+    def _ask_processes(self, now: float) -> None:
+        """Have the node whose page is open list its processes; nobody else, and nobody any longer than that."""
+        pane, picture = self.panes["detail"], self.picture
+        if not isinstance(pane, DetailPane):
+            return
+        node = pane.number
+        pane.live = self.source.live
+        if self.front != "detail" or node is None or picture is None or not may_ask(picture, node):
+            self._asking = None
+            pane.asked = None
+        elif pane.live and (self._asking is None or self._asking[0] != node or now - self._asking[1] >= RENEW_SECONDS):
+            self._asking = (node, now)
+            pane.asked = pane.asked or now
+            self.source.request(Request(node, {"do": "procs", "seconds": ASK_SECONDS}))
 
     def watch_snapshot(self, snapshot: Snapshot | None) -> None:
         """Make the picture of a new snapshot and draw the pane in front."""
@@ -270,12 +290,18 @@ class ConsoleApp(Acting):
         """Show everything about one node."""
         pane = self.panes["detail"]
         assert isinstance(pane, DetailPane)
-        pane.number = node
+        if pane.number != node:
+            pane.number, pane.asked = node, None
         pane.page.scroll_to(y=0, animate=False)
         self.action_screen_to("detail")
 
     def action_open(self) -> None:
-        """Show the node under the cursor."""
+        """Show the node under the cursor; of a job, its nodes."""
+        nodes = self.panes["nodes"]
+        job = nodes.job() if isinstance(nodes, NodesPane) and self.front == "nodes" else ""
+        if job:
+            self.show_job(job)
+            return
         node = self.panes[self.front].node()
         if node is not None:
             self.open_node(node)

@@ -15,7 +15,7 @@ KEYS = ["a0", "a1", "b0", "b1", "c0"]
 
 
 def made(*nodes: dict[str, object], processes: tuple[tuple[int, dict[str, object]], ...] = ()) -> Jobs:
-    owner = GPU_NODE[GPU_NODE < len(nodes)]
+    owner = GPU_NODE[len(nodes) > GPU_NODE]
     return work_out(list(nodes), owner, KEYS[: len(owner)], processes)  # type: ignore[arg-type]
 
 

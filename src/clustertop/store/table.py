@@ -348,6 +348,7 @@ class Table:
         """Note when the readings of *node* that were just ingested were made."""
         reads = self._stamps.get(node, _NO_STAMP)[3]
         self._stamps[node] = (read_at, node_time, interval, reads + 1)
+        self.changed = True
 
     def _gather(self) -> None:
         """Spread the nodes' stamps over their rows; rows that a listing no longer has count its readings too."""

@@ -91,7 +91,8 @@ def _worst_alert(picture: Picture, row: int) -> Span:
     if not first:
         return ("", "muted")
     worst = min(first, key=lambda alert: (-alert.severity, alert.since))
-    return (f"{worst.thing.node} {worst.thing.label}: {worst.message}", "text")
+    named = not worst.thing.key or worst.message.startswith(worst.thing.label)
+    return (f"{worst.thing.node} {worst.message if named else f'{worst.thing.label}: {worst.message}'}", "text")
 
 
 class NodesPane(Pane):
@@ -246,7 +247,7 @@ class NodesPane(Pane):
             of("power", "power_watts", "W", 10, 2),
             Column("shared", 6, lambda p, r: (str(_line(p, r).shared or "-"), "text"),
                    lambda p: np.array([float(line.shared) for line in p.jobs.values()]), rank=5),
-            Column("racks", 12, racks, None, "<", rank=4),
+            Column("racks", 16, racks, None, "<", rank=4),
             Column("worst alert", 14, _worst_alert, None, "<", rank=3, grow=True, want=36),
         )
 

@@ -102,7 +102,7 @@ class Summary(Bar):
     """Nodes, GPUs, alerts, ages and what watching costs."""
 
     def show(self, totals: Totals | None, cost: OwnCost | None, moment: Moment) -> None:
-        """Draw the sums; they take a second line where one is too short, a third where the filter or a pause is said, too."""
+        """Draw the sums; where one line is too short they take two, and three beside a filter or a pause."""
         out = [_state(self.look, moment), _fleet(totals), _alerts(self.look, totals), _age(totals), _cost(totals, cost)]
         parts = [part for part in out if part]
         lines: list[Line] = []

@@ -147,7 +147,7 @@ class Session:
         sessions of this operator do the same.
         """
         what = request.body.get("do")
-        if what not in ("release", "take") or request.body.get("group") != "gpu":
+        if what not in ("release", "take") or request.body.get("group", "gpu") != "gpu":
             self._fleet.request(request)
             return
         nodes = self.plan.inventory.nodes

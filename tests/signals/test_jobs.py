@@ -15,7 +15,7 @@ KEYS = ["a0", "a1", "b0", "b1", "c0"]
 
 
 def made(*nodes: dict[str, object], processes: tuple[tuple[int, dict[str, object]], ...] = ()) -> Jobs:
-    owner = GPU_NODE[len(nodes) > GPU_NODE]
+    owner = np.array([node for node in GPU_NODE.tolist() if node < len(nodes)], np.int32)
     return work_out(list(nodes), owner, KEYS[: len(owner)], processes)  # type: ignore[arg-type]
 
 
@@ -64,6 +64,7 @@ def test_what_is_no_slurm_job_counts_only_where_the_node_has_none(
 
 
 def test_attributes_that_are_not_what_they_should_be_are_not_known() -> None:
+    assert made({"jobs": ["", "x", "[b]7[/b]", "-3", "7 8", "\u0667", "1" * 21, "12"]}).of_node == (("12",),)
     for attrs in ({"jobs": "4711"}, {"jobs": 4711}, {"jobs": None}, {"jobs_error": "EACCES"}):
         assert made(attrs).node.tolist() == [UNKNOWN]
 

@@ -161,13 +161,13 @@ class NodeLink:
         if body.get("do") == "retry":
             self._retry.set()
             return
-        what, group = body.get("do"), body.get("group")
+        what, of_gpus = body.get("do"), body.get("group", "gpu") == "gpu"
         # These hold over a reconnect.
         if what == "every":
-            self._wanted[group] = body
-        elif what == "release" and group == "gpu":
+            self._wanted[body.get("group")] = body
+        elif what == "release" and of_gpus:
             self._more["released"] = body.get("at") or True
-        elif what == "take" and group == "gpu":
+        elif what == "take" and of_gpus:
             self._more.pop("released", None)
         self._transport.send(body)
 

@@ -53,7 +53,7 @@ def told(attrs: Mapping[str, Attr]) -> tuple[str, ...] | None:
     jobs = attrs.get("jobs")
     if not isinstance(jobs, list):
         return None
-    return tuple(dict.fromkeys(job for job in jobs if job))
+    return tuple(dict.fromkeys(job for job in jobs if _is_number(job)))
 
 
 def more(attrs: Mapping[str, Attr]) -> int:
@@ -67,7 +67,14 @@ def of_process(attrs: Mapping[str, Attr]) -> tuple[str, str]:
     job, kind = attrs.get("job"), attrs.get("job_kind")
     if not isinstance(job, str) or not job or kind not in {"slurm", "container", "user"}:
         return "", ""
-    return str(kind), job if kind == "slurm" else f"{kind}:{job}"
+    if kind == "slurm":
+        return ("slurm", job) if _is_number(job) else ("", "")
+    return str(kind), f"{kind}:{'_'.join(job.split())}"
+
+
+def _is_number(job: str) -> bool:
+    """Slurm's job ids are numbers; what else a node names is none."""
+    return job.isascii() and job.isdecimal() and len(job) <= 20
 
 
 def work_out(

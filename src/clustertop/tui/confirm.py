@@ -28,7 +28,7 @@ class Confirm(ModalScreen[bool]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", show=False),
-        Binding("n,escape,q,ctrl+c", "answer(False)", show=False, priority=True),
+        Binding("n,escape,q", "answer(False)", show=False),
     ]
     DEFAULT_CSS = """
     Confirm { align: center middle; }

@@ -110,7 +110,7 @@ class DetailPane(Pane):
         if not self._has_gpus(picture, node):
             return []
         asked = None if self.asked is None else time.monotonic() - self.asked
-        return process_lines(picture, node, self.look, asked, self.live)
+        return process_lines(picture, node, self.look, asked, self.live, self.page.wide)
 
     def _has_gpus(self, picture: Picture, node: int) -> bool:
         return bool(len(picture.atlas.gpus)) and bool((picture.atlas.gpus[node] >= 0).any())

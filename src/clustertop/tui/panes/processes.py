@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 ASK_SECONDS = 45.0
 """What one request asks for; the page being closed, the node stops listing within this time."""
 RENEW_SECONDS = 20.0
+NARROW = 100
+"""Below this width the list leaves out where a job's name comes from."""
 LATE_SECONDS = 10.0
 """An answer that has not come after this long is said to be missing."""
 
@@ -37,10 +39,14 @@ def _why_not(picture: Picture, node: int) -> str:
     if state in {host.HUNG, host.ERROR} and row is not None:
         said = str(table.attrs[row].get("said") or "")
         return f"not readable: GPU readings {'hang' if state == host.HUNG else 'fail'}{f': {said}' if said else ''}"
+    if state == host.OFF:
+        return "not readable: no NVIDIA driver answers there"
     return "" if state == host.OK else "not read yet"
 
 
-def process_lines(picture: Picture, node: int, look: Look, asked: float | None, live: bool) -> list[Line]:
+def process_lines(
+    picture: Picture, node: int, look: Look, asked: float | None, live: bool, wide: int
+) -> list[Line]:
     """The section on processes; *asked*: seconds since they were first asked for, None if they were not."""
     listed = picture.view.processes[node]
     table, glyphs = picture.view["process"], look.glyphs
@@ -73,18 +79,21 @@ def process_lines(picture: Picture, node: int, look: Look, asked: float | None, 
         return (place.get(str(table.attrs[row].get("gpu")), (last, ""))[0], -(used or 0.0))
 
     rows.sort(key=order)
-    out.append(((f"   {'GPU':<7}{'pid':>9}  {'user':<12}{'used':>10}  {'job':<22}command", "head"),))
+    # Where it is narrow the command needs the room more than the job's kind does.
+    full = wide >= NARROW
+    for_user, for_job = (12, 22) if full else (9, 13)
+    out.append(((f"   {'GPU':<7}{'pid':>8}  {'user':<{for_user}}{'used':>9}  {'job':<{for_job}}command", "head"),))
     for row in rows:
         attrs = table.attrs[row]
         label = place.get(str(attrs.get("gpu")), (0, "?"))[1]
         used, style = value(table, "gpu_memory_bytes", row)
         user, command, job = (attrs.get(name) for name in ("user", "command", "job"))
-        kind = f" ({attrs['job_kind']})" if job and attrs.get("job_kind") else ""
+        kind = f" ({attrs['job_kind']})" if full and job and attrs.get("job_kind") else ""
         out.append((
-            (f"   {glyphs.fit(label, 7)}", "text"), (f"{attrs.get('pid', '?'):>9}  ", "text"),
-            (f"{glyphs.fit(str(user) if user else '?', 11)} ", "text" if user else "unknown"),
-            (f"{used:>10}  ", style),
-            (f"{glyphs.fit(f'{job}{kind}' if job else '?', 21)} ", "text" if job else "unknown"),
+            (f"   {glyphs.fit(label, 7)}", "text"), (f"{attrs.get('pid', '?'):>8}  ", "text"),
+            (f"{glyphs.fit(str(user) if user else '?', for_user - 1)} ", "text" if user else "unknown"),
+            (f"{used:>9}  ", style),
+            (f"{glyphs.fit(f'{job}{kind}' if job else '?', for_job - 1)} ", "text" if job else "unknown"),
             (str(command) if command else "? (hidden by /proc, or over)", "text" if command else "unknown"),
         ))
     return out

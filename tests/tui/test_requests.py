@@ -134,6 +134,25 @@ async def test_processes_that_cannot_be_read_say_why_and_are_not_asked_for(fleet
         assert asked(fleet, "procs") == []
 
 
+@pytest.mark.parametrize("how", ["down", "hung"])
+async def test_an_old_list_is_not_shown_as_if_it_were_live(fleet: FleetSource, how: str) -> None:
+    fleet.nodes[0].processes = [{"gpu": 0, "pid": 4242, "user": "emeka", "command": "train"}]
+    fleet.full(0)
+    fleet.run(2)
+    async with console(fleet, (120, 70)) as (app, pilot):
+        app.open_node(0)
+        await settle(pilot)
+        assert "4242" in section(app)[-1]
+        if how == "down":
+            fleet.link(0, LinkState.UNREACHABLE, "no answer")
+        else:
+            fleet.nodes[0].hung = "gpu"
+        fleet.run(2)
+        await take(app, pilot)
+        assert section(app)[1].startswith("   not readable: ")
+        assert len(section(app)) == 2
+
+
 async def test_an_answer_that_does_not_come_is_said(fleet: FleetSource) -> None:
     async with console(fleet) as (app, pilot):
         app.open_node(0)

@@ -50,16 +50,20 @@ def process_lines(
     """The section on processes; *asked*: seconds since they were first asked for, None if they were not."""
     listed = picture.view.processes[node]
     table, glyphs = picture.view["process"], look.glyphs
-    if listed is None:
-        if picture.link[node] != LinkState.UP:
-            words = "not readable: the node is not connected"
-        else:
-            words = _why_not(picture, node)
-        if not words and not live:
+    # An old list is no list: what hangs or is gone comes first.
+    if picture.link[node] != LinkState.UP:
+        words = "not readable: the node is not connected"
+    else:
+        words = _why_not(picture, node)
+    if not words and listed is None:
+        if not live:
             words = "not asked for when this was recorded"
-        if not words and (asked is None or asked < LATE_SECONDS):
+        elif asked is None or asked < LATE_SECONDS:
             words = "asked" + glyphs.plain("…")
-        return [title(" Processes"), ((f"   {words or f'asked {duration(asked)} ago, no answer yet'}", "unknown"),)]
+        else:
+            words = f"asked {duration(asked)} ago, no answer yet"
+    if words:
+        return [title(" Processes"), ((f"   {words}", "unknown"),)]
     rows = [row for row in table.rows_of(node).tolist() if table.present[row]]
     note = "every 5 s while this page is open"
     out: list[Line] = [title(" Processes", note if live else "")]

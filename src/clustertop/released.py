@@ -12,7 +12,7 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from clustertop.text import clean
 
@@ -23,20 +23,20 @@ MAX_BYTES = 1 << 20
 MOST_SECONDS = 2.0**34
 
 
-def default_path(environ: Mapping[str, str] | None = None) -> Path:
-    """``$XDG_STATE_HOME/clustertop/released.json``, else below ``~/.local/state``."""
-    environ = os.environ if environ is None else environ
-    base = environ.get("XDG_STATE_HOME", "")
-    folder = Path(base) if base.startswith("/") else Path("~/.local/state").expanduser()
-    return folder / "clustertop" / "released.json"
-
-
 class ReleasedNodes:
     """The file at *path*: by a node's name, when (seconds since the epoch). All methods may block on the disk."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._seen: tuple[int, int, int] | None = None
+
+    @classmethod
+    def usual(cls, environ: Mapping[str, str] | None = None) -> Self:
+        """``$XDG_STATE_HOME/clustertop/released.json``, else below ``~/.local/state``."""
+        environ = os.environ if environ is None else environ
+        base = environ.get("XDG_STATE_HOME", "")
+        folder = Path(base) if base.startswith("/") else Path("~/.local/state").expanduser()
+        return cls(folder / "clustertop" / "released.json")
 
     def read(self) -> dict[str, float]:
         """What the file says; what is no such file says nothing."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clustertop.released import ReleasedNodes, default_path
+from clustertop.released import ReleasedNodes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,5 +62,5 @@ def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_the_place_follows_the_environment() -> None:
-    assert str(default_path({"XDG_STATE_HOME": "/x"})) == "/x/clustertop/released.json"
-    assert str(default_path({"XDG_STATE_HOME": "x"})).endswith("/.local/state/clustertop/released.json")
+    assert str(ReleasedNodes.usual({"XDG_STATE_HOME": "/x"}).path) == "/x/clustertop/released.json"
+    assert str(ReleasedNodes.usual({"XDG_STATE_HOME": "x"}).path).endswith("/.local/state/clustertop/released.json")

@@ -55,7 +55,7 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
     from clustertop.config import load
     from clustertop.inventory import resolve
     from clustertop.plan import Plan
-    from clustertop.released import ReleasedNodes, default_path
+    from clustertop.released import ReleasedNodes
     from clustertop.rules.spec import apply, builtin
     from clustertop.settings import expect_gpus, expect_width, poll_settings
     from clustertop.store.view import Freshness
@@ -72,7 +72,7 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
     plan = Plan(
         inventory, poll_settings(loaded), apply(rules, loaded.config.rules), expect_width(inventory),
         expect_gpus(inventory), Freshness(poll.late_intervals, poll.stale_intervals),
-        released=ReleasedNodes(default_path()), notes=tuple(notes))
+        released=ReleasedNodes.usual(), notes=tuple(notes))
     return plan, loaded
 
 

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from clustertop.core import Core
-from clustertop.model import LinkEvent, LinkState, NodeInfo, Transition
+from clustertop.model import Alert, LinkEvent, LinkState, NodeInfo, Transition
 from clustertop.probe.frames import Encoder, Err, Group, Table
 from clustertop.rules.spec import Rule, builtin
 from clustertop.wire.frame import decode
@@ -111,10 +111,20 @@ class Fleet:
         return [f"{change.kind} {change.rule}" for change in self.seen]
 
     @property
-    def firing(self) -> list[str]:
-        """The rules that fire now."""
+    def alerts(self) -> list[Alert]:
+        """What an operator sees now, worst first."""
         assert self.core.snapshot is not None
-        return sorted(alert.rule for alert in self.core.snapshot.alerts)
+        return list(self.core.snapshot.alerts)
+
+    @property
+    def firing(self) -> list[str]:
+        """The rules of what an operator sees now."""
+        return sorted(alert.rule for alert in self.alerts)
+
+    def inside(self, number: int = 0) -> list[str]:
+        """The verdicts under an alert, as ``rule thing``, worst first."""
+        return [f"{one.rule} {one.thing.label}"
+                for one in self.core.engine.inside(self.view, self.alerts[number])]
 
 
 GPU = {"util": 95, "power_mw": 600e3, "temp": 60, "temp_slowdown": 87, "mem_used": 60 << 30, "mem_total": 80 << 30,

@@ -10,7 +10,7 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -190,6 +190,28 @@ class Console(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     mouse: Annotated[bool, _text("Take mouse input.")] = True
 
 
+class Notify(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Ways out for alerts beside the screen. None of them holds up the console."""
+
+    least: Annotated[
+        Literal["info", "warning", "critical"], _text("Mildest severity that hook and webhook are told of.")
+    ] = "warning"
+    hook: Annotated[
+        tuple[str, ...], _text("Program and arguments, run for each change of an alert; JSON on stdin. Empty: none.")
+    ] = ()
+    hook_timeout_seconds: Annotated[float, _number("A hook that takes longer is ended.", 0.1, 600)] = 10.0
+    webhook: Annotated[
+        str, _text('Address to post each change to as JSON: "https://..." or, where it holds a token, "env:NAME", '
+                   '"file:PATH" or "command:PROGRAM ARGUMENTS". Empty: none.')
+    ] = ""
+    webhook_timeout_seconds: Annotated[float, _number("Deadline of one post; it is tried four times.", 0.1, 600)] = 10.0
+    log: Annotated[
+        str, _text('File that gets a line of JSON for each change. Empty: beside the state; "none": no log.')
+    ] = ""
+    log_megabytes: Annotated[float, _number("Size at which the log is put aside and begun anew.", 0.01, 10_000)] = 10.0
+    log_keep: Annotated[int, _number("Logs put aside that are kept.", 0, 100)] = 3
+
+
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The flight recorder."""
 
@@ -206,6 +228,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     gpu: Gpu = Gpu()
     inventory: InventoryConfig = InventoryConfig()
     console: Console = Console()
+    notify: Notify = Notify()
     record: Record = Record()
     racks: dict[str, str] = {}
     leaves: dict[str, str] = {}
@@ -221,6 +244,7 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "gpu": Gpu,
     "inventory": InventoryConfig,
     "console": Console,
+    "notify": Notify,
     "record": Record,
 }
 """Tables with fixed keys."""

@@ -68,8 +68,10 @@ def settings(struct: type[msgspec.Struct]) -> list[Setting]:
     for name in struct.__struct_fields__:
         kind, meta = typing.get_args(hints[name])
         inner = next((part for part in typing.get_args(kind) if part is not type(None)), kind)
-        many = tuple in (typing.get_origin(kind), typing.get_origin(inner))
-        words = "list of text" if many else _WORDS[inner]
+        if typing.get_origin(kind) is typing.Literal:
+            words = " or ".join(f'"{choice}"' for choice in typing.get_args(kind))
+        else:
+            words = "list of text" if tuple in (typing.get_origin(kind), typing.get_origin(inner)) else _WORDS[inner]
         limits = "" if meta.ge is None else f"{meta.ge:g} to {meta.le:g}" if meta.le < 1e6 else f"at least {meta.ge:g}"
         found.append(Setting(name, words, getattr(defaults, name), meta.description or "", limits))
     return found

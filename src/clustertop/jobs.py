@@ -90,11 +90,9 @@ def medians(code: NDArray[np.int32], values: NDArray[np.float64], count: int) ->
 
 def _worst(snapshot: Snapshot) -> NDArray[np.int8]:
     """[nodes] the highest severity that fires."""
-    place = {node.name: number for number, node in enumerate(snapshot.view.nodes)}
-    out = np.zeros(len(place), np.int8)
+    out = np.zeros(len(snapshot.view.nodes), np.int8)
     for alert in snapshot.alerts:
-        number = place.get(alert.thing.node)
-        if number is not None:
+        for number in alert.on:
             out[number] = max(out[number], alert.severity)
     return out
 

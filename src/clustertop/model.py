@@ -168,12 +168,15 @@ def reason(code: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """What an alert is about: a row of a table, by identity and by label."""
+    """What an alert is about, by identity and by label: a row of a table, or a parent of many."""
 
     table: str
+    """A table's name; of a parent of nodes its kind: ``rack``, ``leaf``, ``group``, ``fleet``."""
     node: str
+    """Empty: a parent of nodes."""
     key: str
-    """Identity within the node: a GPU's UUID, ``0000:17:00.0/1`` of a port, a group's name; empty: the node itself."""
+    """Identity within the node: a GPU's UUID, ``0000:17:00.0/1`` of a port, a group's name; empty: the node itself;
+    ``*``: several of its things. Of a parent of nodes its name."""
     label: str
     """What the operator reads, for example ``GPU 3`` or ``mlx5_0/1``."""
 
@@ -192,7 +195,9 @@ class Transition:
     wall: float
     """Seconds since the epoch, for display."""
     kind: str
-    """``raised``, ``worsened``, ``eased`` or ``cleared``."""
+    """``raised``, ``worsened``, ``eased``, ``cleared``; ``spread``: it now stands for more; ``folded``: it is part of
+    the alert *into* from now on; ``remains``: shown again, as what it was part of, or a silence, is over;
+    ``acknowledged``, ``silenced``, ``dismissed``: an operator did that."""
     rule: str
     severity: Severity
     """After the change; of a cleared one, what it was."""
@@ -203,18 +208,26 @@ class Transition:
     unit: str
     since: float
     """When the alert was first raised, our monotonic clock."""
+    alert: str = ""
+    """The alert's id: the same from its first to its last transition, whatever it becomes."""
+    into: str = ""
+    """Of ``folded``: the id of the alert that it is part of."""
+    members: int = 0
+    """How many things the alert stands for beside the one it names; 0: it stands for that one."""
+    quiet: bool = False
+    """The alert is acknowledged or silenced: for the log, nobody has to be told."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A firing verdict."""
+    """What an operator reads: a firing verdict, or the parent under which many fire together."""
 
     rule: str
     title: str
     severity: Severity
     thing: Thing
     row: int
-    """Row of the thing in its table of the view that it was judged on."""
+    """Row of the thing in its table of the view that it was judged on; -1: it stands for several."""
     message: str
     value: float | None
     limit: float | None
@@ -224,6 +237,20 @@ class Alert:
     members: tuple[str, ...] = ()
     """Labels of what this alert stands for, where it stands for several."""
     hint: str = ""
+    id: str = ""
+    """The same as long as it lasts, whatever it becomes."""
+    on: tuple[int, ...] = ()
+    """Numbers of the nodes that it is about."""
+    acked: bool = False
+    """Somebody knows of it, and it is no worse since."""
+    silenced: bool = False
+    note: str = ""
+    """The reason that was given for either."""
+
+    @property
+    def where(self) -> str:
+        """The node that it is about, or the parent of several."""
+        return self.thing.node or self.thing.label
 
 
 @dataclass(frozen=True, slots=True)

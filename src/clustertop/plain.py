@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from clustertop.core import Snapshot
     from clustertop.jobs import JobLine
-    from clustertop.model import Alert, Transition
+    from clustertop.model import Alert, Thing, Transition
     from clustertop.store.view import FleetView, TableView
 
 UP = LinkState.UP.words
@@ -96,7 +96,7 @@ def fleet_lines(snapshot: Snapshot) -> list[str]:
     ``>=`` before a sum or a maximum: not every thing that is there gave a reading.
     """
     view = snapshot.view
-    worst = {alert.thing.node: alert.severity for alert in reversed(snapshot.alerts)}
+    worst = {view.nodes[node].name: alert.severity for alert in reversed(snapshot.alerts) for node in alert.on}
     rows = [_node_row(view, row, worst) for row in range(len(view.nodes))]
     head = ("node", "state", "GPUs", "util", "power", "hottest", "cpu", "mem", "load", "net rx", "net tx", "rdma rx",
             "rdma tx", "alerts")
@@ -211,27 +211,37 @@ def alert_lines(alerts: Sequence[Alert], now: float) -> list[str]:
         return ["no alerts"]
     lines = [f"{len(alerts)} alert{'s' if len(alerts) > 1 else ''}"]
     lines += table(("", "since", "node", "thing", "message"), [
-        (SEVERITY_WORDS[alert.severity], duration(now - alert.since), alert.thing.node, alert.thing.label,
-         alert.message)
+        (SEVERITY_WORDS[alert.severity], duration(now - alert.since), alert.where, _thing(alert.thing), alert.message)
         for alert in alerts], left=5)[1:]
     return lines
 
 
+def _thing(thing: Thing) -> str:
+    """The thing's label beside its node's name; empty where the one says the other."""
+    return thing.label if thing.node and thing.label != thing.node else ""
+
+
 def transition_line(change: Transition) -> str:
     """One transition as one line."""
-    thing = "" if change.thing.label == change.thing.node else f" {change.thing.label}"
+    where = f"{change.thing.node} {_thing(change.thing)}".strip() or change.thing.label
     return (f"{local_time(change.wall)} {SEVERITY_WORDS[change.severity]:4} {change.kind:8} "
-            f"{change.thing.node}{thing}: {change.message} [{change.rule}]")
+            f"{where}: {change.message} [{change.rule}]")
 
 
 def transition_json(change: Transition) -> str:
-    """One transition as one line of JSON; the keys are a contract."""
-    return json_text({
+    """One transition as one line of JSON."""
+    return json_text(transition_object(change))
+
+
+def transition_object(change: Transition) -> dict[str, object]:
+    """A transition for JSON; the keys are a contract."""
+    return {
         "at": iso(change.wall), "kind": change.kind, "rule": change.rule, "severity": change.severity.name.lower(),
         "node": change.thing.node, "table": change.thing.table, "thing": change.thing.key, "label": change.thing.label,
         "message": change.message, "value": change.value, "limit": change.limit, "unit": change.unit,
-        "since": iso(change.wall - (change.at - change.since)),
-    })
+        "since": iso(change.wall - (change.at - change.since)), "alert": change.alert, "into": change.into or None,
+        "members": change.members, "quiet": change.quiet,
+    }
 
 
 def alert_object(alert: Alert) -> dict[str, object]:
@@ -240,7 +250,8 @@ def alert_object(alert: Alert) -> dict[str, object]:
         "rule": alert.rule, "title": alert.title, "severity": alert.severity.name.lower(), "node": alert.thing.node,
         "table": alert.thing.table, "thing": alert.thing.key, "label": alert.thing.label, "message": alert.message,
         "value": alert.value, "limit": alert.limit, "unit": alert.unit, "since": iso(alert.since_wall),
-        "members": list(alert.members), "hint": alert.hint,
+        "members": list(alert.members), "hint": alert.hint, "alert": alert.id, "acknowledged": alert.acked,
+        "silenced": alert.silenced, "note": alert.note or None,
     }
 
 

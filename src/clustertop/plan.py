@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from clustertop.inventory import Inventory
+    from clustertop.model import Transition
     from clustertop.released import ReleasedNodes
     from clustertop.rules.spec import Rule
     from clustertop.store.store import ExpectGpus, ExpectWidth
     from clustertop.store.view import Freshness
     from clustertop.wire.transport import PollSettings
+
+
+class Way(Protocol):
+    """A way out for transitions. It never blocks."""
+
+    note: str
+    """What an operator must know of it; empty while all goes well."""
+
+    def tell(self, changes: Sequence[Transition]) -> None:
+        """Take the transitions of a tick."""
+        ...
+
+    async def close(self) -> None:
+        """Let what waits go, within bounds."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,4 +46,8 @@ class Plan:
     released: ReleasedNodes | None = None
     """Where it is kept which nodes' GPUs the operator had let go; None: only for the length of the session."""
     title: str = ""
+    outlets: Callable[[], Sequence[Way]] | None = None
+    """Makes the ways out for alerts of a session that keeps what it learns; None: there are none."""
+    state: Path | None = None
+    """Where acknowledgements, known devices and firing alerts outlive the run; None: they do not."""
     notes: tuple[str, ...] = ()

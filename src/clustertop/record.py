@@ -6,6 +6,7 @@ expected of them, the rules in force. Then, in the order in which they happened:
     F <node> <monotonic> <wall> <frame>     a frame's payload, as the probe printed it
     L <node> <monotonic> <wall> <state> <json [stage, reason]>
     T <monotonic> <wall>                    the rules were evaluated
+    S <monotonic> <wall> <json>             what was remembered of an earlier run: devices and firing alerts
 
 Times are our clocks', written so that they read back to the same number. The header keeps no
 address, user or key; what a link event says of a node that could not be reached may name its address.
@@ -28,6 +29,7 @@ from clustertop.inventory import Expectation, Inventory
 from clustertop.model import LinkEvent, LinkState, NodeInfo
 from clustertop.quantity import scaled
 from clustertop.rules.spec import Rule, check
+from clustertop.state import State
 from clustertop.store.store import SPECS
 from clustertop.store.view import Freshness
 from clustertop.text import clean
@@ -164,6 +166,11 @@ class Recorder:
         if time.monotonic() - self._flushed >= FLUSH_SECONDS:
             self._flush()
 
+    def recall(self, state: State, at: float, wall: float) -> None:
+        """What an earlier run left is taken up at this moment; what its operators did is theirs."""
+        kept = msgspec.structs.replace(state, acks=(), silences=(), dropped={})
+        self._write(b"S %b %b %b\n" % (_exact(at), _exact(wall), msgspec.json.encode(kept)))
+
     def _write(self, line: bytes) -> None:
         if self.note:
             return
@@ -246,13 +253,14 @@ def _checked(header: Header) -> Header:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that happened: a frame, a link event, or, with neither, an evaluation."""
+    """One thing that happened: a frame, a link event, a memory, or, with none of them, an evaluation."""
 
     at: float
     wall: float
     node: int = -1
     raw: bytes = b""
     link: LinkEvent | None = None
+    state: State | None = None
 
 
 class Recording:
@@ -306,6 +314,9 @@ class Recording:
         if kind == b"T ":
             at, wall = line[2:].split()
             return Step(_time(at), _time(wall))
+        if kind == b"S ":
+            at, wall, rest = line[2:].split(b" ", 2)
+            return Step(_time(at), _time(wall), state=msgspec.json.decode(rest, type=State))
         _, number, at, wall, rest = line.split(b" ", 4)
         node = int(number)
         if not 0 <= node < len(self.header.nodes):
@@ -347,7 +358,9 @@ class Recording:
 
 def play(core: Core, step: Step) -> bool:
     """Let *core* live through *step*; returns True after an evaluation."""
-    if step.link is not None:
+    if step.state is not None:
+        core.recall(step.state, step.at, step.wall)
+    elif step.link is not None:
         core.on_link(step.link, step.wall)
     elif step.node >= 0:
         # A frame that could not be decoded was not recorded; one that was damaged since is left out.

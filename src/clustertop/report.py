@@ -52,6 +52,7 @@ def momentary(rules: Mapping[str, Rule]) -> dict[str, Rule]:
                 level, for_seconds=0.0, for_polls=1)
         if _waits(rule):
             changes["clear"] = Clear()
+        changes["gather_seconds"], changes["settles"] = 0.0, False
         out[name] = msgspec.structs.replace(rule, **changes)
     return out
 
@@ -89,6 +90,8 @@ class Report:
     judged: tuple[Judged, ...]
     waits: Mapping[str, float]
     """By rule: seconds that it waits before it raises an alert, where it does; this pass did not."""
+    tables: Mapping[str, str]
+    """By rule: the table that it is about."""
 
     @property
     def status(self) -> int:
@@ -108,7 +111,8 @@ def make(snapshot: Snapshot, rules: Mapping[str, Rule]) -> Report:
     read = sum(node_state(view, row) == UP for row in range(len(view.nodes)))
     waits = {name: seconds for name, rule in rules.items() if (seconds := _waits(rule))}
     return Report(view.wall, len(view.nodes), read, findings, tuple(unread(snapshot)), tuple(outliers(view)),
-                  tuple(_judged(view, snapshot.engine.rules)), waits)
+                  tuple(_judged(view, snapshot.engine.rules)), waits,
+                  {name: rule.table for name, rule in rules.items()})
 
 
 def _judged(view: FleetView, rules: Mapping[str, Rule]) -> list[Judged]:
@@ -128,12 +132,12 @@ def lines(report: Report) -> list[str]:
     """The report as text: worst first in each section, then what differs, then what was not checked."""
     out = [f"clustertop check: {report.read} of {report.nodes} nodes read"]
     for section, title in SECTIONS:
-        mine = [alert for alert in report.findings if alert.thing.table == section]
+        mine = [alert for alert in report.findings if report.tables[alert.rule] == section]
         judged = [one for one in report.judged if one.table == section and one.known]
         if mine:
             out += ["", f"{title}: {len(mine)} finding{'s' if len(mine) > 1 else ''}"]
             out += table(("", "node", "thing", "what"), [
-                (SEVERITY_WORDS[alert.severity], alert.thing.node, alert.thing.label,
+                (SEVERITY_WORDS[alert.severity], alert.where, alert.thing.label if alert.thing.node else "",
                  alert.message + _caution(report, alert.rule)) for alert in mine
             ], left=4)[1:]
         elif judged:

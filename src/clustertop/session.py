@@ -11,6 +11,7 @@ import psutil
 
 from clustertop.clock import Clock, SystemClock
 from clustertop.core import Core, Snapshot, Tap
+from clustertop.memory import Memory
 from clustertop.model import LinkState, OwnCost, Request
 from clustertop.poll.fleet import Fleet
 
@@ -62,10 +63,12 @@ class Session:
         tap: gets the raw stream, for a recording.
         clock: ours.
         tick_seconds: time between two evaluations; None: by the size of the fleet.
+        keep: whether what this session learns outlives it; what was learnt before holds either way.
     """
 
     def __init__(
-        self, plan: Plan, *, tap: Tap | None = None, clock: Clock | None = None, tick_seconds: float | None = None
+        self, plan: Plan, *, tap: Tap | None = None, clock: Clock | None = None, tick_seconds: float | None = None,
+        keep: bool = True,
     ) -> None:
         self.plan = plan
         self.title = plan.title
@@ -77,6 +80,10 @@ class Session:
         self._number = {node.name: number for number, node in enumerate(plan.inventory.nodes)}
         self._released = {} if plan.released is None else {
             name: at for name, at in plan.released.read().items() if name in self._number}
+        self._ways = tuple(plan.outlets()) if keep and plan.outlets is not None else ()
+        for way in self._ways:
+            self.core.listen(way.tell)
+        self._memory = Memory(plan.state, self.core, keep=keep) if plan.state is not None else None
         self._fleet = Fleet(
             plan.inventory.nodes, plan.settings, self, self._clock, unchecked=plan.inventory.unchecked,
             per_poll=plan.inventory.per_poll, released=self._released)
@@ -124,8 +131,10 @@ class Session:
     @property
     def notes(self) -> tuple[str, ...]:
         """What must stay in sight: the plan's notes, and why nothing more is recorded where that is so."""
-        ended = self._tap.note if self._tap is not None else ""
-        return (*self.plan.notes, *(note for note in (ended, self._forgets) if note))
+        said = (self._tap.note if self._tap is not None else "", self._forgets,
+                self._memory.note if self._memory is not None else "",
+                *(way.note for way in self._ways))
+        return (*self.plan.notes, *(note for note in said if note))
 
     @property
     def live(self) -> bool:
@@ -213,6 +222,8 @@ class Session:
 
     async def __aenter__(self) -> Self:
         """Start polling. Raises DescriptorLimitError."""
+        if self._memory is not None:
+            self._memory.recall(self._clock.monotonic(), self._clock.wall())
         await self._fleet.__aenter__()
         self._ticker = asyncio.create_task(self._run(), name="tick")
         self._follower = asyncio.create_task(self._follow(), name="released by others")
@@ -234,6 +245,10 @@ class Session:
                 if not ticker.cancelled():
                     bug = ticker.exception()
         await self._fleet.__aexit__(kind, error, trace)
+        if self._memory is not None:
+            await self._memory.close()
+        if self._ways:
+            await asyncio.gather(*(way.close() for way in self._ways))
         if bug is not None and error is None:
             raise bug
 
@@ -246,6 +261,8 @@ class Session:
         frozen = False
         while True:
             self.evaluate()
+            if self._memory is not None:
+                self._memory.look(self._clock.monotonic())
             if not frozen and self._settled(1):
                 frozen = True
                 _spare_the_collector()

@@ -277,7 +277,7 @@ class TestWatch:
             assert process.wait(10) == 128 + signal.SIGTERM
             rest = process.stdout.read()
         assert set(change) == {"at", "kind", "rule", "severity", "node", "table", "thing", "label", "message", "value",
-                               "limit", "unit", "since"}
+                               "limit", "unit", "since", "alert", "into", "members"}
         assert (change["kind"], change["rule"], change["node"]) == ("raised", "node_unreachable", "node1")
         assert rest == ""
 

@@ -142,7 +142,7 @@ def change(**changes: Any) -> Transition:
     usual: dict[str, Any] = {
         "at": 50.0, "wall": 1_700_000_050.0, "kind": "raised", "rule": "pcie_width", "severity": Severity.CRITICAL,
         "thing": Thing("pcie", "n1", "0000:17:00.0", "GPU 3 17:00.0"), "message": "is x8, expected x16", "value": 8.0,
-        "limit": 0.0, "unit": "lanes", "since": 47.5}
+        "limit": 0.0, "unit": "lanes", "since": 47.5, "alert": "1b338b733e"}
     return Transition(**{**usual, **changes})
 
 
@@ -152,7 +152,15 @@ class TestTransitions:
             "at": "2023-11-14T22:14:10.000Z", "kind": "raised", "rule": "pcie_width", "severity": "critical",
             "node": "n1", "table": "pcie", "thing": "0000:17:00.0", "label": "GPU 3 17:00.0",
             "message": "is x8, expected x16", "value": 8.0, "limit": 0.0, "unit": "lanes",
-            "since": "2023-11-14T22:14:07.500Z"}
+            "since": "2023-11-14T22:14:07.500Z", "alert": "1b338b733e", "into": None, "members": 0}
+
+    def test_a_parent_of_nodes_has_no_node_and_is_named(self) -> None:
+        rack = change(thing=Thing("rack", "", "r7", "rack r7"), message="16 of 16 nodes unreachable: gpu[097-112]",
+                      rule="node_unreachable", members=16)
+        assert plain.transition_line(rack)[9:] == (
+            "CRIT raised   rack r7: 16 of 16 nodes unreachable: gpu[097-112] [node_unreachable]")
+        said = json.loads(plain.transition_json(rack))
+        assert (said["node"], said["table"], said["thing"], said["members"]) == ("", "rack", "r7", 16)
 
     def test_a_line_names_node_thing_and_rule(self) -> None:
         assert plain.transition_line(change())[9:] == (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,6 +16,9 @@ from clustertop.probe.host import Host
 from clustertop.probe.pcie import Pcie
 from clustertop.probe.rdma import Rdma
 from probe.harness import named, samples
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 GPU, NIC = "0000:13:00.0", "0000:14:00.0"
 
@@ -39,9 +42,24 @@ def node(tmp_path: Path) -> trees.NodeTree:
     return trees.gpu_node(tmp_path / "node", gpus=2, ports=2)
 
 
+_KEPT: list[Tree] = []
+
+
+@pytest.fixture(autouse=True)
+def _let_go() -> Iterator[None]:
+    """The files that a tree keeps open are closed with the test."""
+    yield
+    while _KEPT:
+        _KEPT.pop().forget()
+
+
+def tree_of(root: Path, keep: int) -> Tree:
+    _KEPT.append(Tree(str(root), Call(), keep))
+    return _KEPT[-1]
+
+
 def reader(kind: type, node: trees.NodeTree | Path, keep: int = 100) -> Any:
-    root = node.root if isinstance(node, trees.NodeTree) else node
-    return kind(Tree(str(root), Call(), keep))
+    return kind(tree_of(node.root if isinstance(node, trees.NodeTree) else node, keep))
 
 
 # ---------------------------------------------------------------- host
@@ -120,7 +138,7 @@ def test_interfaces_come_and_go_and_a_failed_listing_keeps_the_old_ones(node: tr
 
 
 def test_kept_files_see_changes_replacement_and_removal(node: trees.NodeTree) -> None:
-    tree = Tree(str(node.root), Call(), 10)
+    tree = tree_of(node.root, 10)
     node.write("sys/x", 1)
     assert tree.hot("sys/x") == 1
     node.write("sys/x", 22)
@@ -146,7 +164,7 @@ def test_no_more_files_are_kept_open_than_allowed(node: trees.NodeTree) -> None:
 
 
 def test_values_are_numbers_or_text_and_long_files_are_cut(node: trees.NodeTree) -> None:
-    tree = Tree(str(node.root), Call(), 10)
+    tree = tree_of(node.root, 10)
     for text, value in (
         ("0", 0), ("-1", -1), (" 12 ", 12), ("N/A (no PMA)", "N/A (no PMA)"), ("0x1f", "0x1f"), ("1_000", "1_000"),
         ("", ""), ("255", 255), ("9" * 30, "9" * 30),

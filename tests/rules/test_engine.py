@@ -354,7 +354,7 @@ class TestOverrides:
             check(power_rule(metric="wats"), specs)
 
 
-def test_an_unreachable_node_keeps_its_alerts_and_adds_one() -> None:
+def test_an_unreachable_node_keeps_its_alerts_under_its_own() -> None:
     fleet = Fleet()
     for _ in range(3):
         fleet.step(gpu=gpus({"temp": 90}))
@@ -362,7 +362,8 @@ def test_an_unreachable_node_keeps_its_alerts_and_adds_one() -> None:
     fleet.link(0, LinkState.UNREACHABLE, "no route")
     for _ in range(60):
         fleet.step()
-    assert fleet.firing == ["gpu_temperature", "node_unreachable"]
+    assert fleet.firing == ["node_unreachable"]
+    assert fleet.inside() == ["node_unreachable n0", "gpu_temperature GPU 0"]
     fleet.link(0, LinkState.UP)
     for _ in range(5):
         fleet.step(gpu=gpus({"temp": 60}))

@@ -72,7 +72,10 @@ class TestXids:
         for _ in range(3):
             fleet.step(gpu=gpus({**dict.fromkeys(("util", "mem_used", "power_mw", "temp", "pcie_width"),
                                                  Err("GPU is lost")), **seen(79)}))
-        assert {"gpu_missing", "gpu_xid"} <= set(fleet.firing)
+        assert fleet.rules == ["raised gpu_xid", "worsened gpu_missing"]
+        assert fleet.firing == ["gpu_missing"]
+        assert "Xid 79" in fleet.alerts[0].message
+        assert sorted(fleet.inside()) == ["gpu_missing GPU 0", "gpu_xid GPU 0"]
 
     @given(st.text(max_size=40))
     def test_garbage_is_no_xid(self, text: str) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from clustertop.model import Severity
-from clustertop.rules.engine import worst
 from clustertop.signals import rdma
 from clustertop.wire import frame as wire
 from samples.lab import Lab
@@ -317,9 +316,9 @@ def test_b9_all_ports_of_a_node_are_one_alert(tree: NodeTree, tmp_path: Path) ->
     state(tree, "mlx5_0", up=True)
     for _ in range(3):
         lab.poll()
-    assert sorted((one.thing.label, one.rule) for one in lab.alerts) == [
-        ("mlx5_0/1", "rdma_hard_errors"),  # its link_downed, now that nothing else tells of it
-        *((f"mlx5_{number}/1", "rdma_port_down") for number in (1, 2, 3))]
+    assert sorted((one.thing.label, one.rule, one.members) for one in lab.alerts) == [
+        ("RDMA ports", "rdma_port_down", ("mlx5_1/1", "mlx5_2/1", "mlx5_3/1")),
+        ("mlx5_0/1", "rdma_hard_errors", ())]  # its link_downed, now that nothing else tells of it
 
 
 def test_b10_only_increases_are_events_and_many_are_a_flap(tree: NodeTree) -> None:
@@ -372,7 +371,7 @@ def test_b11_a_virtual_function_is_no_port_of_its_own(tree: NodeTree) -> None:
     for _ in range(3):
         lab.poll()
     assert not lab.raised()
-    assert worst(lab.table("port"), lab.core.engine.severity(lab.view, "port")).tolist() == [0]
+    assert not lab.core.engine.severity(lab.view, "port").any()
 
 
 def test_b12_what_cannot_be_listed_has_not_gone(tree: NodeTree) -> None:
@@ -470,6 +469,7 @@ def test_a_flap_during_a_gap_is_seen_by_its_counter(tree: NodeTree) -> None:
     lab.poll()
     port(tree, link_downed=6)
     lab.poll(300)
+    lab.poll(20)  # the console itself stood still for five minutes: it waits for its links first
     assert [one.rule for one in lab.raised()] == ["rdma_port_flap"]
 
 

@@ -44,7 +44,7 @@ async def _check(plan: Plan, args: argparse.Namespace) -> int:
     from clustertop import plain, report
     from clustertop.session import Session
 
-    async with Session(dataclasses.replace(plan, rules=report.momentary(plan.rules))) as session:
+    async with Session(dataclasses.replace(plan, rules=report.momentary(plan.rules)), keep=False) as session:
         await session.wait_readings(2, args.timeout)
         await asyncio.sleep(args.seconds)
         session.evaluate()

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
+    from pathlib import Path
 
     from clustertop.config import Loaded
     from clustertop.plan import Plan
@@ -42,6 +43,8 @@ def add_hosts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-c", "--config", metavar="FILE", help="another configuration file")
     parser.add_argument("--hosts-file", metavar="FILE", help="a file with one entry of HOSTS a line")
     parser.add_argument("--interval", type=float, metavar="SECONDS", help="time between two readings of a node (2)")
+    parser.add_argument("--state", metavar="FILE", help="where known devices, acknowledgements and firing alerts are "
+                        'kept over restarts; "none": nowhere (with a config: beside your other state; else none)')
     parser.add_argument("--unsafe", action="store_true", default=None,
                         help="allow intervals below 1 second, which cost the nodes more")
 
@@ -54,10 +57,12 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
     """
     from clustertop.config import load
     from clustertop.inventory import resolve
+    from clustertop.notify import outlets
     from clustertop.plan import Plan
     from clustertop.released import ReleasedNodes
     from clustertop.rules.spec import apply, builtin
     from clustertop.settings import expect_gpus, expect_width, poll_settings
+    from clustertop.state import default_path
     from clustertop.store.view import Freshness
 
     rules = builtin()
@@ -69,11 +74,21 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
     if inventory.unchecked:
         few = ", ".join(sorted(inventory.unchecked)[:3]) + (" ..." if len(inventory.unchecked) > 3 else "")
         notes.append(f"host keys are not checked for {len(inventory.unchecked)} nodes: {few}")
+    state = _state(args.state, loaded, default_path)
     plan = Plan(
         inventory, poll_settings(loaded), apply(rules, loaded.config.rules), expect_width(inventory),
         expect_gpus(inventory), Freshness(poll.late_intervals, poll.stale_intervals),
-        released=ReleasedNodes.usual(), notes=tuple(notes))
+        released=ReleasedNodes.usual(), notes=tuple(notes), outlets=outlets(loaded, state), state=state)
     return plan, loaded
+
+
+def _state(wanted: str | None, loaded: Loaded, default_path: Callable[[Path], Path]) -> Path | None:
+    """Where the state is kept: as asked for; else, for the fleet of a config, in its usual place."""
+    from pathlib import Path
+
+    if wanted:
+        return None if wanted == "none" else Path(wanted).expanduser()
+    return default_path(loaded.path) if loaded.path is not None else None
 
 
 def run_async(main: Coroutine[object, object, int]) -> int:

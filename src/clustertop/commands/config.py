@@ -75,10 +75,12 @@ def _init(output: str | None) -> int:
 def _check(file: str | None) -> int:
     from clustertop.config import default_path, load
     from clustertop.inventory import resolve
+    from clustertop.notify import outlets
     from clustertop.rules.spec import builtin
 
     loaded = load(file, known_rules=builtin())
     inventory = resolve([], loaded)
+    outlets(loaded, None)
     for note in inventory.notes:
         print(f"warning: {note}", file=sys.stderr)
     if loaded.path is None:

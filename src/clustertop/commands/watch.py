@@ -32,7 +32,9 @@ def printer(*, as_json: bool) -> Callable[[list[Transition]], None]:
     form = plain.transition_json if as_json else plain.transition_line
 
     def say(changes: list[Transition]) -> None:
-        sys.stdout.write("".join(form(change) + "\n" for change in changes))
+        # That an alert is now part of another is for programs: whoever reads has the other one's line.
+        told = [change for change in changes if as_json or change.kind != "folded"]
+        sys.stdout.write("".join(form(change) + "\n" for change in told))
         sys.stdout.flush()
 
     return say

@@ -1,6 +1,7 @@
-"""From columns to verdicts: ok, pending, firing, cleared, for every rule and row, vectorised.
+"""All rules over one fleet: views in, transitions out.
 
-An unknown value neither raises nor clears. A row that is no longer listed keeps its verdict.
+Each rule's verdicts are kept by :mod:`clustertop.rules.verdicts`; what an operator sees of them is gathered by
+:mod:`clustertop.rules.group`. An unknown value neither raises nor clears, and absence never resolves.
 """
 
 from __future__ import annotations
@@ -9,203 +10,154 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clustertop.model import Alert, Severity, Thing, Transition
-from clustertop.rules import messages
+from clustertop.model import Severity
+from clustertop.rules.domains import Domains
+from clustertop.rules.group import Correlator
+from clustertop.rules.verdicts import Verdicts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from clustertop.rules.spec import Clear, Level, Rule
+    from clustertop.model import Alert, NodeInfo, Transition
+    from clustertop.rules.spec import Rule
+    from clustertop.rules.verdicts import Change
     from clustertop.store.view import FleetView, TableView
 
-
-class _Streak:
-    """Per row: since when, and at how many readings, a condition has held.
-
-    A reading that does not have the value does not count.
-    """
-
-    def __init__(self) -> None:
-        self.since = np.full(0, np.nan)
-        self._count = np.zeros(0, np.int64)
-        self._seen = np.zeros(0, np.int64)
-
-    def grow(self, rows: int) -> None:
-        more = rows - len(self.since)
-        if more > 0:
-            self.since = np.concatenate([self.since, np.full(more, np.nan)])
-            self._count = np.concatenate([self._count, np.zeros(more, np.int64)])
-            self._seen = np.concatenate([self._seen, np.full(more, -1, np.int64)])
-
-    def update(
-        self, now: float, reads: NDArray[np.int64], holds: NDArray[np.bool_], known: NDArray[np.bool_],
-        seconds: float, polls: int,
-    ) -> NDArray[np.bool_]:
-        """Take this moment's truth; returns the rows where the condition has held long enough and holds now."""
-        begin = holds & np.isnan(self.since)
-        self.since[begin] = now
-        self._count[begin] = 0
-        self._seen[begin] = -1
-        self.since[known & ~holds] = np.nan
-        again = holds & (reads != self._seen)
-        self._count[again] += 1
-        self._seen[again] = reads[again]
-        return holds & (now - self.since >= seconds) & (self._count >= polls)
-
-    @property
-    def idle(self) -> bool:
-        """True if no row is on its way."""
-        return bool(np.isnan(self.since).all())
-
-
-class _Verdicts:
-    """One rule's state over all rows of its table."""
-
-    def __init__(self, name: str, rule: Rule) -> None:
-        self.name, self.rule = name, rule
-        self.levels = rule.levels()
-        self.raising = [_Streak() for _ in self.levels]
-        self.clearing, self.easing = _Streak(), _Streak()
-        self.level = np.zeros(0, np.uint8)
-        self.alerts: dict[int, Alert] = {}
-        self.quiet = True
-
-    def grow(self, rows: int) -> None:
-        more = rows - len(self.level)
-        if more > 0:
-            self.level = np.concatenate([self.level, np.zeros(more, np.uint8)])
-            for streak in (*self.raising, self.clearing, self.easing):
-                streak.grow(rows)
-
-    def forget(self, row: int) -> None:
-        """The row stands for another thing now."""
-        self.level[row] = 0
-        for streak in (*self.raising, self.clearing, self.easing):
-            streak.since[row] = np.nan
+RESUME_SECONDS = 120.0
+"""A pause this long between two evaluations means that the console itself was stopped."""
+RESUME_SETTLE_SECONDS = 15.0
+"""After it nothing is raised for so long: links have to come back first."""
+_MOVED = frozenset({"remains", "folded"})
 
 
 class Engine:
-    """All rules over one fleet. Feed it views in order; it gives back what changed."""
+    """Feed it views in order; it gives back what changed."""
 
-    def __init__(self, rules: Mapping[str, Rule]) -> None:
-        self._verdicts = [_Verdicts(name, rule) for name, rule in rules.items() if rule.enabled]
+    def __init__(self, rules: Mapping[str, Rule], nodes: Sequence[NodeInfo] = ()) -> None:
         self.rules = dict(rules)
+        self._verdicts = {name: Verdicts(name, rule) for name, rule in rules.items() if rule.enabled}
+        self._correlator = Correlator(self._verdicts, Domains(nodes))
+        self._keys: dict[str, tuple[str, ...]] = {}
+        self._scopes: dict[str, NDArray[np.bool_]] = {}
+        self._last: float | None = None
+        self._resumed_until = float("-inf")
+
+    @property
+    def touched(self) -> int:
+        """Rows looked at one by one in the last evaluation, over all rules."""
+        return sum(state.touched for state in self._verdicts.values())
 
     def evaluate(self, view: FleetView) -> list[Transition]:
-        """Judge *view*; returns the transitions since the last one, worst first within a tick."""
-        out: list[Transition] = []
-        for verdicts in self._verdicts:
-            self._judge(verdicts, view, out)
-        out.sort(key=lambda change: (-change.severity, change.rule, change.thing.id))
+        """Judge *view*; returns the transitions since the last one: worst first, then what only moved."""
+        self._resume(view)
+        for name, table in view.tables.items():
+            self._follow(name, table)
+        changes: dict[str, Change] = {}
+        settling: dict[str, NDArray[np.bool_]] = {}
+        for name, state in self._verdicts.items():
+            change = self._judge(state, view, settling)
+            if change:
+                changes[name] = change
+        out = self._correlator.update(view, changes)
+        out.sort(key=lambda change: (change.kind in _MOVED, -change.severity, change.rule, change.thing.id))
         return out
 
     def alerts(self) -> list[Alert]:
-        """What is firing now, worst first, then oldest first."""
-        every = [alert for verdicts in self._verdicts for alert in verdicts.alerts.values()]
-        return sorted(every, key=lambda alert: (-alert.severity, alert.since, alert.rule, alert.thing.id))
+        """What an operator should see now, worst first, then oldest first."""
+        return self._correlator.alerts()
+
+    def inside(self, view: FleetView, alert: Alert) -> list[Alert]:
+        """Every verdict that *alert* stands for, worst first."""
+        return self._correlator.inside(view, alert)
+
+    def firing(self) -> Iterator[tuple[str, int, Severity, float, float]]:
+        """Every verdict that fires: rule, row, severity, since when (epoch seconds), reading."""
+        for name, state in self._verdicts.items():
+            for row in state.firing.tolist():
+                yield name, row, Severity(int(state.level[row])), float(state.since_wall[row]), float(state.value[row])
+
+    def fires(self, rule: str, thing: str) -> bool:
+        """Whether *rule* fires on the thing of that id, whatever alert stands for it."""
+        return rule in self._verdicts and self._correlator.fires(rule, thing)
+
+    def restore(
+        self, rule: str, row: int, severity: Severity, since: float, since_wall: float, value: float
+    ) -> bool:
+        """Take up a verdict of before a restart: only a good reading ends it. False: there is no such rule now."""
+        state = self._verdicts.get(rule)
+        if state is None:
+            return False
+        state.restore(row, severity, since, since_wall, value)
+        self._correlator.restored(rule, row)
+        return True
+
+    def dismiss(self, alert: Alert) -> list[tuple[str, int]]:
+        """What *alert* is about is as it should be from now on, until it has been good and fails again.
+
+        Returns (table, row) of what it was about.
+        """
+        rows = self._correlator.rows_of(alert)
+        state = self._verdicts.get(alert.rule)
+        if state is None or not len(rows):
+            return []
+        state.dismiss(rows)
+        self._correlator.dismissed(alert.rule, rows)
+        return [(state.rule.table, row) for row in rows.tolist()]
 
     def severity(self, view: FleetView, table: str) -> NDArray[np.uint8]:
-        """Highest firing severity of each row of *table*, [rows]."""
+        """Highest firing severity of each row of *table*, [rows], whatever alert it is part of."""
         out = np.zeros(len(view[table]), np.uint8)
-        for verdicts in self._verdicts:
-            if verdicts.rule.table == table:
-                for row, alert in verdicts.alerts.items():
-                    out[row] = max(out[row], alert.severity)
+        for state in self._verdicts.values():
+            if state.rule.table == table:
+                size = min(len(out), len(state.level))
+                np.maximum(out[:size], state.level[:size], out=out[:size])
         return out
 
-    def _judge(self, state: _Verdicts, view: FleetView, out: list[Transition]) -> None:
-        rule, table = state.rule, view[state.rule.table]
-        state.grow(len(table))
-        values = table.col(rule.metric)
-        known = ~np.isnan(values)
-        if rule.groups:
-            scope = np.array([bool(set(node.groups) & set(rule.groups)) for node in view.nodes], np.bool_)
-            known &= scope[table.node]
-        with np.errstate(invalid="ignore"):
-            breaches = [np.asarray(rule.breach(values, level.limit), np.bool_) & known for _, level in state.levels]
-        any_breach = any(breach.any() for breach in breaches)
-        if state.quiet and not any_breach:
+    def _resume(self, view: FleetView) -> None:
+        if self._last is not None and view.at - self._last > RESUME_SECONDS:
+            self._resumed_until = view.at + RESUME_SETTLE_SECONDS
+            for state in self._verdicts.values():
+                state.restart(np.ones(len(state.level), np.bool_))
+        self._last = view.at
+
+    def _follow(self, name: str, table: TableView) -> None:
+        """A row that stands for another thing now has no past."""
+        known = self._keys.get(name)
+        if known is table.keys:
             return
-        reads, now = table.reads, view.at
-        for row, alert in list(state.alerts.items()):
-            if table.keys[row] != alert.thing.key:
-                state.forget(row)
-                out.append(self._change(state, view, row, "cleared", alert.severity, None))
-        target = np.zeros(len(table), np.uint8)
-        for (severity, level), streak, breach in zip(state.levels, state.raising, breaches, strict=True):
-            ready = streak.update(now, reads, breach, known, level.for_seconds, level.for_polls)
-            target[ready] = severity
-        self._raise(state, view, target, values, out)
-        self._relax(state, view, values, known, breaches, target, out)
-        state.quiet = not any_breach and not state.alerts and all(
-            streak.idle for streak in (*state.raising, state.clearing, state.easing))
+        self._keys[name] = table.keys
+        self._scopes.clear()
+        if known:
+            other = np.array([row for row, key in enumerate(known) if key != table.keys[row]], np.intp)
+            if len(other):
+                for state in self._verdicts.values():
+                    if state.rule.table == name:
+                        state.forget(other)
 
-    def _raise(
-        self, state: _Verdicts, view: FleetView, target: NDArray[np.uint8], values: NDArray[np.float64],
-        out: list[Transition],
-    ) -> None:
-        for row in np.flatnonzero(target > state.level).tolist():
-            kind = "raised" if state.level[row] == 0 else "worsened"
-            state.level[row] = target[row]
-            out.append(self._change(state, view, row, kind, Severity(int(target[row])), float(values[row])))
+    def _judge(self, state: Verdicts, view: FleetView, settling: dict[str, NDArray[np.bool_]]) -> Change:
+        rule = state.rule
+        table = view[rule.table]
+        held: NDArray[np.bool_] | None = None
+        if view.at < self._resumed_until:
+            held = np.ones(len(table), np.bool_)
+        elif rule.settles:
+            held = settling.get(rule.table)
+            if held is None:
+                held = settling[rule.table] = (view.settling_of(table.spec.group) > view.at)[table.node]
+            if not held.any():
+                held = None
+        return state.evaluate(table.col(rule.metric), table.reads, view.at, view.wall, self._scope(state, view), held)
 
-    def _relax(
-        self, state: _Verdicts, view: FleetView, values: NDArray[np.float64], known: NDArray[np.bool_],
-        breaches: list[NDArray[np.bool_]], target: NDArray[np.uint8], out: list[Transition],
-    ) -> None:
-        rule, table, now = state.rule, view[state.rule.table], view.at
-        clear: Clear = rule.clear
-        firing = state.level > 0
-        if not firing.any():
-            state.clearing.since[:] = np.nan
-            state.easing.since[:] = np.nan
-            return
-        mildest: Level = state.levels[0][1]
-        limit = mildest.limit if clear.limit is None else clear.limit
-        with np.errstate(invalid="ignore"):
-            inside = known & firing & ~np.asarray(rule.breach(values, limit), np.bool_)
-        done = state.clearing.update(now, table.reads, inside, known, clear.seconds, clear.polls)
-        for row in np.flatnonzero(done).tolist():
-            severity = Severity(int(state.level[row]))
-            state.level[row] = 0
-            state.clearing.since[row] = np.nan
-            out.append(self._change(state, view, row, "cleared", severity, float(values[row])))
-        at_level = np.zeros(len(table), np.bool_)
-        for (severity, _), breach in zip(state.levels, breaches, strict=True):
-            at_level |= breach & (state.level == severity)
-        milder = known & (state.level > 0) & ~at_level & (target > 0) & (target < state.level)
-        eased = state.easing.update(now, table.reads, milder, known, clear.seconds, clear.polls)
-        for row in np.flatnonzero(eased).tolist():
-            state.level[row] = target[row]
-            state.easing.since[row] = np.nan
-            out.append(self._change(state, view, row, "eased", Severity(int(target[row])), float(values[row])))
-
-    def _change(
-        self, state: _Verdicts, view: FleetView, row: int, kind: str, severity: Severity, value: float | None
-    ) -> Transition:
-        rule, table = state.rule, view[state.rule.table]
-        old = state.alerts.get(row)
-        level = next((level for at, level in state.levels if at == severity), state.levels[0][1])
-        thing = old.thing if old is not None else Thing(
-            rule.table, view.nodes[int(table.node[row])].name, table.keys[row], table.labels[row])
-        since = view.at if old is None else old.since
-        unit = table.spec.metric(rule.metric).unit
-        if kind == "cleared":
-            state.alerts.pop(row, None)
-            message = messages.cleared(state.name, rule, thing, table, row, value, since, view.at)
-        else:
-            message = messages.firing(state.name, rule, view, row, value)
-            state.alerts[row] = Alert(
-                state.name, rule.title, severity, thing, row, message, value, level.limit, unit, since,
-                view.wall if old is None else old.since_wall, messages.members(state.name, view, row), rule.hint)
-        return Transition(
-            view.at, view.wall, kind, state.name, severity, thing, message, value, level.limit, unit, since)
-
-
-def worst(table: TableView, severity: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Highest severity per node over the rows of *table*, by node number."""
-    out = np.zeros(int(table.node.max(initial=-1)) + 1, np.uint8)
-    np.maximum.at(out, table.node, severity)
-    return out
+    def _scope(self, state: Verdicts, view: FleetView) -> NDArray[np.bool_] | None:
+        """[rows] what the rule is for; None: everything."""
+        rule = state.rule
+        if not rule.groups:
+            return None
+        found = self._scopes.get(state.name)
+        if found is None:
+            wanted = set(rule.groups)
+            nodes = np.array([bool(wanted & {*node.groups, node.rack, node.leaf}) for node in view.nodes], np.bool_)
+            found = self._scopes[state.name] = nodes[view[rule.table].node]
+        return found

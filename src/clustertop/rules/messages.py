@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from clustertop.hosts import fold
 from clustertop.model import LinkState
 from clustertop.quantity import duration, quantity, scaled
 from clustertop.signals import gpu, rdma, xid
@@ -16,10 +18,17 @@ from clustertop.signals.units import speed_of_generation
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from clustertop.model import Thing
+    from numpy.typing import NDArray
+
+    from clustertop.model import Alert
+    from clustertop.rules.gather import Wanted
     from clustertop.rules.spec import Rule
-    from clustertop.signals.rdma_counters import Counter
+    from clustertop.rules.verdicts import Verdicts
+    from clustertop.signals.rdma_counters import Counter as PortCounter
     from clustertop.store.view import FleetView, TableView
+
+NAMES = 80
+"""Most characters of node names in one line; the list itself is with the alert."""
 
 
 def firing(name: str, rule: Rule, view: FleetView, row: int, value: float | None) -> str:
@@ -33,11 +42,58 @@ def firing(name: str, rule: Rule, view: FleetView, row: int, value: float | None
     return f"{rule.title}: {word or quantity(value, metric.unit)}"
 
 
-def cleared(
-    name: str, rule: Rule, thing: Thing, table: TableView, row: int, value: float | None, since: float, now: float
-) -> str:
-    """The line of a verdict that is over."""
-    return f"over after {duration(now - since)}: {rule.title}"
+def single(state: Verdicts, view: FleetView, one: Wanted) -> str:
+    """The line of an alert about one thing."""
+    row = int(one.rows[0])
+    if one.back:
+        return f"over, and its node settles after a restart: {state.rule.title}"
+    return firing(state.name, state.rule, view, row, float(state.value[row]))
+
+
+def many(state: Verdicts, view: FleetView, one: Wanted) -> str:
+    """The line of an alert about many things of one parent."""
+    rule, table, count = state.rule, view[state.rule.table], len(one.rows)
+    if one.scope == 1:
+        row = worst_row(state, one.rows)
+        return (f"{rule.title}: {count} of {one.size} {one.thing.label}; {table.labels[row]}: "
+                f"{firing(state.name, rule, view, row, float(state.value[row]))}")
+    nodes = f"{len(one.nodes)} of {one.size} nodes"
+    if rule.table == "node" and rule.title.startswith("node "):
+        text = f"{nodes} {rule.title[5:]}"
+    else:
+        text = f"{rule.title} on {nodes}" + (f" ({count} in all)" if count > len(one.nodes) else "")
+    if one.back:
+        text += f", {one.back} of them back and settling"
+    names = fold(view.nodes[node].name for node in sorted(one.nodes))
+    text += f": {names if len(names) <= NAMES else names[: NAMES - 4] + ' ...'}"
+    if state.name == "node_unreachable":
+        reasons = Counter(reason for node in one.nodes if (reason := view.link_reasons[node]))
+        if reasons:
+            reason, often = reasons.most_common(1)[0]
+            text += f" ({reason}{f'; {often} of them' if often < len(one.nodes) else ''})"
+        if one.thing.table == "fleet" and len(one.nodes) == one.size:
+            text += "; everything at once: look at this machine's own network and the jump host first"
+    return text
+
+
+def labels(rule: Rule, view: FleetView, one: Wanted) -> tuple[str, ...]:
+    """What an alert about many things stands for: its nodes, or one node's things."""
+    if one.scope == 1:
+        return tuple(view[rule.table].labels[row] for row in one.rows.tolist())
+    return tuple(view.nodes[node].name for node in sorted(one.nodes))
+
+
+def worst_row(state: Verdicts, rows: NDArray[np.intp]) -> int:
+    """The gravest of a rule's verdicts: by severity, then by how far it is beyond its limit."""
+    value = np.nan_to_num(state.value[rows])
+    sign = 1.0 if state.rule.op in {">", ">="} else -1.0
+    return int(rows[np.lexsort((sign * value, state.level[rows]))[-1]])
+
+
+def cleared(rule: Rule, alert: Alert, now: float, remain: int) -> str:
+    """The line of an alert that is over; *remain*: things of it that are shown by themselves from now on."""
+    left = f"; {remain} of them remain" if remain else ""
+    return f"over after {duration(now - alert.since)}: {rule.title}{left}"
 
 
 def members(name: str, view: FleetView, row: int) -> tuple[str, ...]:
@@ -95,7 +151,9 @@ def _gpu_missing(view: FleetView, row: int) -> str:
     if state == gpu.MISSING:
         return f"MISSING at {where}: no longer listed, {table.keys[row]}"
     why = table.reason("temperature_celsius", row) or table.reason("utilization_ratio", row)
-    return f"LOST at {where}: {why or 'no answer'}, {table.keys[row]}"
+    code = table.value("xid_worst", row)
+    said = f", {xid.words(code)}" if code else ""
+    return f"LOST at {where}: {why or 'no answer'}{said}, {table.keys[row]}"
 
 
 def _gpu_temperature(view: FleetView, row: int) -> str:
@@ -166,7 +224,7 @@ def _gpu_persistence(view: FleetView, row: int) -> str:
             f"the last reading took {quantity(cost, 's')}")
 
 
-def _port_counters(view: FleetView, row: int, wanted: Callable[[Counter], bool]) -> str:
+def _port_counters(view: FleetView, row: int, wanted: Callable[[PortCounter], bool]) -> str:
     """The counters that are not 0, as the port's driver spells them."""
     table = view["port"]
     driver = table.attrs[row].get("driver")

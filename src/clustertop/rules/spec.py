@@ -38,6 +38,17 @@ class Clear(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     polls: int = 1
 
 
+class Together(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When the things of one parent (node, rack, leaf, group, fleet) that fail together are one alert."""
+
+    share: float = 0.5
+    """More than this share of what is judged there, 0 to 1."""
+    least: int = 3
+    """At least so many."""
+    many: int = 20
+    """So many nodes that no smaller parent accounts for are one alert of the fleet."""
+
+
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One rule: a column, a comparison, and a limit per severity."""
 
@@ -50,9 +61,18 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     critical: Level | None = None
     clear: Clear = Clear()
     groups: tuple[str, ...] = ()
-    """Only nodes of these groups; empty: all."""
+    """Only nodes of these groups, racks or leaves; empty: all."""
     hint: str = ""
     enabled: bool = True
+    together: Together = Together()
+    covers: Literal["", "thing", "node"] = ""
+    """Other alerts of the same thing, or of the whole node, go under this one: it is their cause."""
+    follows: tuple[str, ...] = ()
+    """Rules that are an earlier sign of the same fault: their alert on the same thing becomes this one."""
+    gather_seconds: float = 0.0
+    """Where siblings are on their way to the same fault, the first alert waits so long to be one with them."""
+    settles: bool = True
+    """Whether it waits while a node settles after a boot or a reload of its driver."""
 
     @property
     def breach(self) -> Callable[..., object]:

@@ -142,8 +142,14 @@ def label(key: str, attrs: Mapping[str, object]) -> str:
     return f"{dev}/{port}" if dev else key
 
 
-def derive(t: Columns, virtual: NDArray[np.bool_]) -> None:
-    """Work out link, rate and expectation in place. ``was_up`` is kept from tick to tick."""
+def derive(t: Columns, virtual: NDArray[np.bool_], heard: NDArray[np.bool_]) -> None:
+    """Work out link, rate and expectation in place. ``was_up`` is kept from tick to tick.
+
+    Args:
+        t: the port table.
+        virtual: [rows] a virtual function.
+        heard: [rows] its node's ports have been listed on this run: only then is one that is not there gone.
+    """
     state, physical = t.col("state"), t.col("physical_state")
     link = np.full(len(t), np.nan)
     link[state >= 4] = UP
@@ -154,7 +160,7 @@ def derive(t: Columns, virtual: NDArray[np.bool_]) -> None:
     link[down & (physical == 2)] = POLLING
     link[down & (physical == 3)] = DISABLED
     link[down & (physical == 4)] = TRAINING
-    link[~t.present] = ABSENT
+    link[~t.present & heard] = ABSENT
     t.put("link", link)
     t.put("virtual", virtual.astype(float))
     was_up = (t.col("was_up") == 1) | (link == UP)

@@ -77,6 +77,15 @@ class Ports:
         self._judge_rates(columns)
         self._reads = table.reads[rows].copy()
 
+    def forget(self, rows: NDArray[np.intp]) -> None:
+        """Drop what *rows* did so far: they stand for other ports now, or their node has just settled after a boot."""
+        rows = rows[rows < len(self._time)]
+        self._seen[:, rows] = self._counted[:, rows] = 0.0
+        self._time[rows] = np.nan
+        self._flaps.forget(rows)
+        for window in (self._minute, *self._windows):
+            window.forget(rows)
+
     def _relist(self) -> None:
         """Follow the table's rows: new ones, and ones that stand for another port now."""
         table = self._table
@@ -92,11 +101,7 @@ class Ports:
         self._flaps.grow(table.rows)
         other = np.array([row for row, key in enumerate(self._keys) if key != table.keys[row]], np.intp)
         if len(other):
-            self._seen[:, other] = self._counted[:, other] = 0.0
-            self._time[other] = np.nan
-            self._flaps.forget(other)
-            for window in (self._minute, *self._windows):
-                window.forget(other)
+            self.forget(other)
         self._keys = list(table.keys)
         models: dict[object, int] = {}
         self._model = np.full(table.rows, -1, np.intp)

@@ -33,6 +33,12 @@ LABELS = {
 }
 SPECS = (host.NODE, host.GROUP, gpu.TABLE, pcie.TABLE, rdma.TABLE, host.NET, gpu.PROCESS)
 GROUPS = ("gpu", "pcie", "rdma", "host")
+SETTLE_SECONDS = 300.0
+"""After a boot: links train, services start, counters begin again."""
+RELOAD_SECONDS = 60.0
+"""After the GPU driver was away."""
+BACK_SECONDS = 1.0
+"""A node's own clock that goes back by more than this began anew."""
 _UNCHANGED = TablePart()
 _NOT_RELEASED = intern("not released")
 _NOT_READ = frozenset({"error", "released"})
@@ -57,13 +63,13 @@ class _Node:
     """What is known of one node beside its columns; gathered into columns once a tick."""
 
     __slots__ = ("boot", "cpu_ratio", "facts", "frame_at", "frames", "group_rows", "interval", "memory", "numbers",
-                 "nvml", "offset", "probe_cpu", "processes", "reach", "reason", "released", "state", "told")
+                 "nvml", "offset", "probe_cpu", "processes", "reach", "reason", "released", "state", "time", "told")
 
     def __init__(self) -> None:
         self.state = LinkState.WAITING
         self.reason = ""
         self.reach = self.offset = self.interval = self.cpu_ratio = self.memory = self.nvml = float("nan")
-        self.frame_at = float("-inf")
+        self.frame_at = self.time = float("-inf")
         self.frames = 0
         self.facts: Mapping[str, Attr] = {}
         self.boot: Attr = None
@@ -86,8 +92,13 @@ class Store:
         expect_width: ExpectWidth = lambda node, key, attrs: None,
         expect_gpus: ExpectGpus = lambda node: None,
         freshness: Freshness | None = None,
+        settle_seconds: float = SETTLE_SECONDS,
     ) -> None:
         self._freshness = freshness or Freshness()
+        self._settle_seconds = settle_seconds
+        self._settle = np.full(len(nodes), -np.inf)
+        self._reload = np.full(len(nodes), -np.inf)
+        self._ticked = float("-inf")
         self.nodes = tuple(nodes)
         self.tables = {spec.name: Table(spec, LABELS[spec.name]) for spec in SPECS}
         self.history = History(SPECS)
@@ -118,6 +129,19 @@ class Store:
             node.reach = 0.0
         self.generation += 1
 
+    def expect(self, number: int, name: str, key: str, attrs: Mapping[str, Attr]) -> int | None:
+        """Expect a thing that node *number* had before: it is missing until it is listed.
+
+        Returns its row; None where there is no such table or no room.
+        """
+        table = self.tables.get(name)
+        if table is None:
+            return None
+        row = table.expect(number, clean(key, 128), {clean(name, 40): _attr(value) for name, value in attrs.items()})
+        if row is not None and name == "port" and not table.present[row]:
+            table.values[table.spec.index["was_up"], row] = 1.0
+        return row
+
     def frame(self, number: int, at: float, wall: float, frame: Frame) -> bool:
         """Take a frame of node *number* that arrived at *at* (our monotonic clock) and *wall* (epoch seconds).
 
@@ -136,8 +160,11 @@ class Store:
             node.interval = float("nan")
         complete = True
         try:
+            if frame.t < node.time - BACK_SECONDS:
+                self._booted(number, at)
+            node.time = frame.t
             if frame.h is not None:
-                self._facts(node, number, frame.h)
+                self._facts(node, number, at, frame.h)
             for name, part in frame.g.items():
                 tables = self._tables_of.get(name)
                 if tables is not None:
@@ -165,13 +192,26 @@ class Store:
         elif node.released != node.released:
             node.released = at
 
-    def _facts(self, node: _Node, number: int, facts: Mapping[str, Attr]) -> None:
+    def _facts(self, node: _Node, number: int, at: float, facts: Mapping[str, Attr]) -> None:
         node.facts = {clean(key, 40): _attr(value) for key, value in facts.items()}
         boot = node.facts.get("boot_id")
-        if node.boot is not None and boot != node.boot:
+        if boot is not None:
+            if node.boot is not None and boot != node.boot:
+                self._booted(number, at)
+            node.boot = boot
+
+    def _booted(self, number: int, at: float) -> None:
+        self._settle[number] = at + self._settle_seconds
+        for table in self.tables.values():
+            table.new_baseline(number)
+
+    def _settled(self, now: float) -> None:
+        """Nodes that have just settled: what their counters did meanwhile is no growth."""
+        for number in np.flatnonzero((self._settle > self._ticked) & (self._settle <= now)).tolist():
             for table in self.tables.values():
-                table.new_baseline(number)
-        node.boot = boot
+                table.new_baseline(number, forget=True)
+            self._ports.forget(np.array(self.tables["port"].of_node.get(number, ()), np.intp))
+        self._ticked = now
 
     def _group(
         self, node: _Node, number: int, at: float, frame: Frame, name: str, part: GroupPart,
@@ -233,8 +273,11 @@ class Store:
             groups.reads[row] += 1
             groups.values[_READING_SECONDS, row] = part.ms / 1000
         told = (part.st, part.iv, part.w, part.e)
-        if told == node.told.get(name):
+        before = node.told.get(name)
+        if told == before:
             return
+        if name == "gpu" and part.st == "ok" and before is not None and before[0] in _NOT_READ:
+            self._reload[number] = node.frame_at + RELOAD_SECONDS
         node.told[name] = told
         state = host.GROUP_STATES.get(part.st, host.ERROR)
         said = clean(part.w if state == host.HUNG else part.e, 160)
@@ -288,15 +331,18 @@ class Store:
 
     def tick(self, now: float) -> None:
         """Bring every table's meaning up to *now*: growth of counters, derived columns, history."""
+        self._settled(now)
         for table in self.tables.values():
             table.refresh()
         gpus, ports, nodes = (self.tables[name] for name in ("gpu", "port", "node"))
         jobs = self._jobs.of([node.processes for node in self._nodes])
-        gpu.derive(gpus.columns, self._failed(gpus, "gpu"), gpus.node_time[: gpus.rows], jobs.gpu,
+        unheard = np.isinf(gpus.read_at[: gpus.rows]) & ~gpus.present[: gpus.rows]
+        gpu.derive(gpus.columns, self._failed(gpus, "gpu") | unheard, gpus.node_time[: gpus.rows], jobs.gpu,
                    gpus.fresh(now, self._freshness))
         gpus.seal()
         self._paths.derive()
-        rdma.derive(ports.columns, self._flags("port", lambda attrs: bool(attrs.get("physfn"))))
+        rdma.derive(ports.columns, self._flags("port", lambda attrs: bool(attrs.get("physfn"))),
+                    ~np.isinf(ports.read_at[: ports.rows]))
         self._ports.derive(now)
         judge_nodes(nodes.columns, ports.columns)
         self._net()
@@ -315,6 +361,7 @@ class Store:
             self.generation, now, wall, self.nodes,
             {name: table.view(now, _KEEP.get(name, ()), self._freshness) for name, table in self.tables.items()},
             tuple(node.facts for node in self._nodes), tuple(node.reason for node in self._nodes), self.history,
+            {"": self._settle.copy(), "gpu": np.fmax(self._settle, self._reload)},
             self._jobs.of(listed), tuple(listed),
         )
 

@@ -176,6 +176,16 @@ class Table:
         self.changed = True
         return row
 
+    def expect(self, node: int, key: str, attrs: Mapping[str, Attr]) -> int | None:
+        """Return the row of a thing that *node* had before; it is missing until the node lists it."""
+        row = self.index.get((node, key))
+        if row is None:
+            row = self.add(node, key, attrs)
+            if row is not None:
+                self.present[row] = False
+                self.raw_why[:, row] = Why.MISSING
+        return row
+
     def say(self, row: int, attrs: Mapping[str, Attr]) -> None:
         """Replace a row's attributes."""
         self.attrs[row] = attrs
@@ -210,9 +220,16 @@ class Table:
         self.last[:, row] = self.last_time[:, row] = self.growth[:, row] = np.nan
         self.grown[:, row] = 0.0
 
-    def new_baseline(self, node: int) -> None:
-        """The node booted: its counters start again, whatever they show."""
+    def new_baseline(self, node: int, *, forget: bool = False) -> None:
+        """The node booted: its counters start again, whatever they show.
+
+        Args:
+            node: index of the node.
+            forget: what they grew by so far is no longer growth since they were first seen.
+        """
         rows = self.of_node.get(node, [])
+        if forget:
+            self.grown[:, rows] = 0.0
         self.last[:, rows] = np.nan
         self.last_time[:, rows] = np.nan
 
@@ -446,7 +463,8 @@ class Table:
         level[age > freshness.late_intervals * interval + GRACE_SECONDS] = LATE
         stale = ~self.fresh(now, freshness)
         level[stale] = STALE
-        gone = stale & self.present[rows]
+        # What is no longer listed keeps what was said of it; what was never heard of on this run says nothing.
+        gone = stale & (self.present[rows] | np.isinf(age))
         if gone.any():
             kept = [self.spec.index[name] for name in keep]
             columns = np.setdiff1d(np.arange(len(values)), kept)

@@ -109,9 +109,16 @@ class FleetView:
     link_reasons: tuple[str, ...]
     """Per node: why the link is as it is; empty when it is up."""
     history: History
+    settling: Mapping[str, NDArray[np.float64]]
+    """By probe group: [nodes] until when (our monotonic clock) it settles after a boot or a reload; past: it does not.
+    Under the empty name, what holds for all of them."""
     jobs: Jobs
     processes: tuple[str | None, ...]
     """Per node: None where compute processes are not listed; else what is wrong with the list, empty if nothing is."""
+
+    def settling_of(self, group: str) -> NDArray[np.float64]:
+        """[nodes] until when the readings of *group* settle."""
+        return self.settling.get(group, self.settling[""])
 
     def __getitem__(self, table: str) -> TableView:
         return self.tables[table]

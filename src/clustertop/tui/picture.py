@@ -121,8 +121,7 @@ class Picture:
         """Firing alerts by node, worst first."""
         out: dict[int, list[Alert]] = {}
         for alert in self.snapshot.alerts:
-            node = self.atlas.node_of.get(alert.thing.node)
-            if node is not None:
+            for node in alert.on:
                 out.setdefault(node, []).append(alert)
         return out
 

@@ -72,10 +72,11 @@ class FleetPane(Pane):
         lines: list[Line] = []
         for alert in shown:
             word, style = severity(glyphs, alert.severity)
-            named = not alert.thing.key or alert.thing.table == "group" or alert.message.startswith(alert.thing.label)
+            named = (not alert.thing.key or alert.thing.key == "*" or not alert.thing.node
+                     or alert.thing.table == "group" or alert.message.startswith(alert.thing.label))
             what = glyphs.plain(alert.message if named else f"{alert.thing.label}: {alert.message}")
             head = f" {word:<8}{duration(now - alert.since):>7}  "
-            node = f"{glyphs.plain(alert.thing.node)}  "
+            node = f"{glyphs.plain(alert.where)}  "
             left = self.worst.wide - _cells(head) - _cells(node)
             lines.append(((head, style), (node, "title"), (glyphs.fit(what, max(left, 0)), "text")))
         if len(shown) < len(alerts) and room:

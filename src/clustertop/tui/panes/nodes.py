@@ -91,8 +91,8 @@ def _worst_alert(picture: Picture, row: int) -> Span:
     if not first:
         return ("", "muted")
     worst = min(first, key=lambda alert: (-alert.severity, alert.since))
-    named = not worst.thing.key or worst.message.startswith(worst.thing.label)
-    return (f"{worst.thing.node} {worst.message if named else f'{worst.thing.label}: {worst.message}'}", "text")
+    named = (worst.thing.key in {"", "*"} or not worst.thing.node or worst.message.startswith(worst.thing.label))
+    return (f"{worst.where} {worst.message if named else f'{worst.thing.label}: {worst.message}'}", "text")
 
 
 class NodesPane(Pane):

@@ -1,0 +1,168 @@
+"""What a session remembers of the one before it: devices that nodes had, what was firing, what operators did."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clustertop.signals import gpu, rdma
+from clustertop.state import Device, Firing, State, StateError, StateFile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from clustertop.core import Core
+    from clustertop.model import Attr, Transition
+
+ACCEPT_SECONDS = 60.0
+"""A device that has been well for this long is one of its node's: it is missed when it is gone."""
+LEARN_SECONDS = 10.0
+"""Time between two looks for new devices."""
+SAVE_SECONDS = 5.0
+"""Shortest time between two writings."""
+_KEPT = {
+    "gpu": ("index", "uuid", "pci", "name"),
+    "port": ("dev", "port", "pci", "link_layer", "driver", "netdev"),
+}
+"""The tables whose things are remembered, and what is kept of each."""
+
+
+class Memory:
+    """Joins a core to its state file. Nothing of it is on the path of a frame.
+
+    Args:
+        path: the file.
+        core: what remembers.
+        keep: False: only the devices that nodes had are brought back, and nothing is written: one look at the fleet.
+    """
+
+    def __init__(self, path: Path, core: Core, *, keep: bool = True) -> None:
+        self._keep = keep
+        self._file = StateFile(path)
+        self._core = core
+        self._failed = ""
+        self._devices: dict[str, dict[tuple[str, str], Device]] = {}
+        self._well = {name: np.full(0, np.nan) for name in _KEPT}
+        self._learned = self._saved_at = float("-inf")
+        self._hands = 0
+        self._changed = False
+        self._writing: asyncio.Task[None] | None = None
+        core.listen(self._moved)
+
+    @property
+    def note(self) -> str:
+        """What an operator must know of the state file; empty where all is well."""
+        return self._failed or self._file.note
+
+    def recall(self, now: float, wall: float) -> None:
+        """Bring back what the file holds, before the first evaluation."""
+        state = self._file.load()
+        self._devices = {node: {(one.table, one.key): one for one in devices}
+                         for node, devices in state.devices.items()}
+        if not self._keep:
+            state = State(devices=state.devices)
+        if state != State():
+            self._core.recall(state, now, wall)
+        self._hands = self._core.hands.changed
+
+    def look(self, now: float) -> None:
+        """Learn of new devices and see to it that what changed is written. Call it after an evaluation."""
+        if not self._keep:
+            return
+        if now - self._learned >= LEARN_SECONDS:
+            self._learned = now
+            self._learn(now)
+        self._forget()
+        if self._core.hands.changed != self._hands or self._file.moved():
+            self._changed = True
+        if self._changed and now - self._saved_at >= SAVE_SECONDS and (self._writing is None or self._writing.done()):
+            self._saved_at, self._changed = now, False
+            state, self._hands = self._state(), self._core.hands.changed
+            self._writing = asyncio.create_task(self._write(state), name="state")
+
+    async def close(self) -> None:
+        """Write what is left."""
+        if not self._keep:
+            return
+        if self._writing is not None:
+            await asyncio.wait({self._writing})
+        if self._changed or self._core.hands.changed != self._hands:
+            await self._write(self._state())
+
+    async def _write(self, state: State) -> None:
+        try:
+            kept = await asyncio.to_thread(self._file.save, state)
+        except StateError as error:
+            self._failed = str(error)
+            return
+        self._failed = ""
+        if (kept.acks, kept.silences) != (state.acks, state.silences):
+            self._core.hands.adopt(kept.acks, kept.silences)
+            self._hands = self._core.hands.changed
+
+    def _moved(self, changes: list[Transition]) -> None:
+        self._changed = True
+
+    def _state(self) -> State:
+        core = self._core
+        firing = []
+        for rule, row, severity, since, value in core.engine.firing():
+            table = core.store.tables[core.engine.rules[rule].table]
+            name = table.spec.name
+            firing.append(Firing(
+                rule, core.store.nodes[int(table.node[row])].name, name, table.keys[row],
+                _few(name, table.attrs[row]), int(severity), since, None if np.isnan(value) else value))
+        hands = core.hands
+        return State(
+            acks=tuple(hands.acks.values()), silences=tuple(hands.silences.values()), dropped=dict(hands.dropped),
+            devices={node: tuple(devices.values()) for node, devices in sorted(self._devices.items())},
+            firing=tuple(firing))
+
+    def _learn(self, now: float) -> None:
+        store = self._core.store
+        for name in _KEPT:
+            table = store.tables[name]
+            columns, known = table.columns, self._well[name]
+            if table.rows > len(known):
+                known = self._well[name] = np.pad(known, (0, table.rows - len(known)), constant_values=np.nan)
+            well = _well(name, columns.present, columns.col("presence" if name == "gpu" else "link"),
+                         columns.col("virtual") if name == "port" else None)
+            well &= now - table.read_at[: table.rows] < ACCEPT_SECONDS
+            known[~well] = np.nan
+            known[well & np.isnan(known)] = now
+            for row in np.flatnonzero(now - known >= ACCEPT_SECONDS).tolist():
+                node = store.nodes[int(table.node[row])].name
+                mine = self._devices.setdefault(node, {})
+                key = (name, table.keys[row])
+                if key not in mine:
+                    mine[key] = Device(name, table.keys[row], _few(name, table.attrs[row]))
+                    self._changed = True
+
+    def _forget(self) -> None:
+        for name, row in self._core.dismissed:
+            table = self._core.store.tables[name]
+            node = self._core.store.nodes[int(table.node[row])].name
+            self._devices.get(node, {}).pop((name, table.keys[row]), None)
+            self._changed = True
+        self._core.dismissed.clear()
+
+
+def _well(
+    name: str, present: NDArray[np.bool_], state: NDArray[np.float64], virtual: NDArray[np.float64] | None
+) -> NDArray[np.bool_]:
+    """[rows] which things are there and answer."""
+    if name == "gpu":
+        return np.asarray(present & (state == gpu.PRESENT), np.bool_)
+    out: NDArray[np.bool_] = present & (state == rdma.UP) & (virtual != 1)
+    return out
+
+
+def _few(name: str, attrs: Mapping[str, Attr]) -> dict[str, Attr]:
+    """What is kept of a thing's attributes."""
+    kept = _KEPT.get(name)
+    return {key: value for key, value in attrs.items() if kept is None or key in kept}

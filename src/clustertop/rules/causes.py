@@ -1,0 +1,101 @@
+"""Which verdict is under which: a lost GPU's heat, a dead node's ports, an early sign beside the fault it became."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clustertop.signals.units import pci_key
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from clustertop.rules.verdicts import Verdicts
+    from clustertop.store.view import FleetView
+
+    Verdict = tuple[str, int]
+    """Rule and row."""
+    Rows = NDArray[np.intp]
+
+
+class Causes:
+    """The order of causes at one moment."""
+
+    def __init__(self, verdicts: Mapping[str, Verdicts], view: FleetView, but: Collection[Verdict] = ()) -> None:
+        """Work it out, as if the verdicts *but* did not fire."""
+        self._verdicts, self._view = verdicts, view
+        self._dead = np.zeros(len(view.nodes), np.bool_)
+        self._of_node: dict[int, Verdict] = {}
+        self._of_thing: dict[tuple[str, int], Verdict] = {}
+        self._followed: dict[Verdict, Verdict] = {}
+        self._tables: set[str] = set()
+        self._early: set[str] = set()
+        for name, state in verdicts.items():
+            rule = state.rule
+            if not (rule.covers or rule.follows):
+                continue
+            for row in state.firing.tolist():
+                if (name, row) not in but:
+                    self._enter(name, row)
+
+    def _enter(self, name: str, row: int) -> None:
+        rule = self._verdicts[name].rule
+        if rule.covers == "node":
+            node = int(self._view[rule.table].node[row])
+            self._dead[node] = True
+            self._of_node[node] = (name, row)
+        elif rule.covers == "thing":
+            for table, other in self._same(rule.table, row):
+                self._of_thing[table, other] = (name, row)
+                self._tables.add(table)
+        for early in rule.follows:
+            sign = self._verdicts.get(early)
+            if sign is None:
+                continue
+            for table, other in self._same(rule.table, row):
+                if table == sign.rule.table and other < len(sign.level) and sign.level[other]:
+                    self._followed[early, other] = (name, row)
+                    self._early.add(early)
+
+    def _same(self, table: str, row: int) -> Iterator[tuple[str, int]]:
+        """The rows that stand for the same thing: a GPU is also a PCIe device."""
+        yield table, row
+        if table == "gpu":
+            gpus = self._view["gpu"]
+            address = pci_key(gpus.attrs[row].get("pci"))
+            other = self._view["pcie"].row_of(int(gpus.node[row]), address) if address else None
+            if other is not None:
+                yield "pcie", other
+
+    def above(self, name: str, row: int) -> Verdict | None:
+        """The verdict that this one is under; None: none."""
+        rule = self._verdicts[name].rule
+        cause = self._followed.get((name, row)) or self._of_thing.get((rule.table, row))
+        if cause is not None and cause[0] != name:
+            return cause
+        if rule.covers == "node":
+            return None
+        return self._of_node.get(int(self._view[rule.table].node[row]))
+
+    def top(self, name: str, row: int) -> Verdict:
+        """The last of the causes above this verdict; itself where there is none."""
+        here, seen = (name, row), set[tuple[str, int]]()
+        while here not in seen:
+            seen.add(here)
+            cause = self.above(*here)
+            if cause is None:
+                break
+            here = cause
+        return here
+
+    def free(self, name: str, rows: Rows) -> Rows:
+        """Those of *rows* that are under nothing."""
+        rule = self._verdicts[name].rule
+        if rule.covers != "node" and self._of_node:
+            rows = rows[~self._dead[self._view[rule.table].node[rows]]]
+        if rule.table in self._tables or name in self._early:
+            rows = np.array([row for row in rows.tolist() if self.above(name, row) is None], np.intp)
+        return rows

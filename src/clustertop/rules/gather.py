@@ -1,0 +1,164 @@
+"""From verdicts to the alerts that should be shown: what fails together under one parent is one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clustertop.model import Severity, Thing
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from clustertop.rules.causes import Causes
+    from clustertop.rules.domains import Domain, Domains
+    from clustertop.rules.verdicts import Verdicts
+    from clustertop.store.view import FleetView
+
+    Rows = NDArray[np.intp]
+    Lingering = Mapping[str, Mapping[int, float]]
+    """By rule: row to when it ends, of what cleared while its node settles."""
+
+ROLLING = 2
+"""So many nodes of one parent, one of them just back, are restarted one after another."""
+PLURAL = {"gpu": "GPUs", "pcie": "PCIe devices", "port": "RDMA ports", "net": "interfaces", "group": "groups"}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Wanted:
+    """An alert as it should be shown now."""
+
+    rule: str
+    thing: Thing
+    severity: Severity
+    rows: Rows
+    """The verdicts in it."""
+    scope: int
+    """0: one thing; 1: a node with several of them; 2: a parent of nodes."""
+    nodes: frozenset[int]
+    size: int
+    """How many of its kind are judged under that parent: things of a node, or nodes."""
+    back: int
+    """How many of its verdicts are over and only wait for their node to settle."""
+    waits: bool
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Rule and thing: what an alert is known by."""
+        return (self.rule, self.thing.id)
+
+
+def wanted(
+    verdicts: Mapping[str, Verdicts], lingering: Lingering, domains: Domains, causes: Causes, view: FleetView,
+    shown: Collection[tuple[str, str]],
+) -> dict[tuple[str, str], Wanted]:
+    """Every alert that should be shown at the moment of *view*, by its key; *shown*: those that are now."""
+    out: dict[tuple[str, str], Wanted] = {}
+    for name, state in verdicts.items():
+        over = lingering.get(name, {})
+        rows = state.firing
+        if over:
+            rows = np.union1d(rows, list(over)).astype(np.intp)
+        if not len(rows):
+            continue
+        rows = causes.free(name, rows)
+        if len(rows):
+            for one in _Gathering(name, verdicts, over, domains, view, shown).parents(rows):
+                out[one.key] = one
+    return out
+
+
+class _Gathering:
+    """One rule's verdicts, gathered under parents."""
+
+    def __init__(
+        self, name: str, verdicts: Mapping[str, Verdicts], over: Mapping[int, float], domains: Domains,
+        view: FleetView, shown: Collection[tuple[str, str]],
+    ) -> None:
+        self._name, self._state, self._over = name, verdicts[name], over
+        self._shown = shown
+        self._rule = self._state.rule
+        self._domains, self._view = domains, view
+        self._table = view[self._rule.table]
+        self._coming = self._on_the_way(verdicts)
+
+    def _on_the_way(self, verdicts: Mapping[str, Verdicts]) -> frozenset[int]:
+        """Nodes that show the beginning of the same fault."""
+        rule, view = self._rule, self._view
+        if not rule.gather_seconds:
+            return frozenset()
+        coming = set(self._table.node[self._state.pending].tolist())
+        for early in rule.follows:
+            sign = verdicts.get(early)
+            if sign is not None:
+                rows = np.concatenate([sign.pending, sign.firing])
+                coming.update(view[sign.rule.table].node[rows].tolist())
+        return frozenset(coming - set(self._table.node[self._state.firing].tolist()))
+
+    def _judged(self) -> NDArray[np.bool_]:
+        """[rows] what the rule can say something about."""
+        judged: NDArray[np.bool_] = ~np.isnan(self._state.values)
+        judged[self._state.firing] = True
+        return judged
+
+    def parents(self, rows: Rows) -> Iterator[Wanted]:
+        """The alerts that *rows* make; no row twice."""
+        together, table = self._rule.together, self._table
+        nodes = table.node[rows]
+        failing = np.unique(nodes).tolist()
+        judged = self._judged()
+        known = np.zeros(len(self._view.nodes), np.bool_)
+        known[table.node[: len(judged)][judged]] = True
+        left = set(failing)
+        if len(failing) >= together.least:
+            for domain, mine in self._domains.together(
+                    failing, known, together.share, together.least, together.many):
+                yield self._of_domain(domain, mine, rows[np.isin(nodes, list(mine))], known)
+                left -= mine
+        if self._over:
+            back = {int(table.node[row]) for row in self._over}
+            for domain in self._domains.all:
+                mine = domain.nodes & left
+                known_as = (self._name, Thing(domain.kind, "", domain.name, "").id)
+                if (len(mine) >= ROLLING and mine & back) or (mine and mine <= back and known_as in self._shown):
+                    yield self._of_domain(domain, mine, rows[np.isin(nodes, list(mine))], known)
+                    left -= mine
+        counts = np.bincount(table.node[: len(judged)][judged], minlength=len(known))
+        for node in sorted(left):
+            mine_rows = rows[nodes == node]
+            if len(mine_rows) >= together.least and len(mine_rows) > together.share * counts[node]:
+                yield self._of_node(node, mine_rows, int(counts[node]))
+            else:
+                for row in mine_rows.tolist():
+                    yield self._of_thing(node, row)
+
+    def _make(self, thing: Thing, rows: Rows, scope: int, nodes: Iterable[int], size: int) -> Wanted:
+        level = int(self._state.level[rows].max(initial=0))
+        back = int((self._state.level[rows] == 0).sum())
+        numbers = frozenset(nodes)
+        return Wanted(self._name, thing, Severity(level or Severity.INFO), rows, scope, numbers, size, back,
+                      self._waits(rows, numbers))
+
+    def _waits(self, rows: Rows, nodes: frozenset[int]) -> bool:
+        if not self._coming or self._view.at >= self._state.since[rows].min() + self._rule.gather_seconds:
+            return False
+        return any(self._coming & self._domains.siblings(node) for node in nodes)
+
+    def _of_domain(self, domain: Domain, nodes: frozenset[int], rows: Rows, known: NDArray[np.bool_]) -> Wanted:
+        size = int(known[list(domain.nodes)].sum()) if self._rule.table != "node" else len(domain.nodes)
+        thing = Thing(domain.kind, "", domain.name, domain.label)
+        return self._make(thing, rows, 2, nodes, max(size, len(nodes)))
+
+    def _of_node(self, node: int, rows: Rows, size: int) -> Wanted:
+        table = self._rule.table
+        thing = Thing(table, self._view.nodes[node].name, "*", PLURAL.get(table, table))
+        return self._make(thing, rows, 1, (node,), size)
+
+    def _of_thing(self, node: int, row: int) -> Wanted:
+        table = self._table
+        thing = Thing(self._rule.table, self._view.nodes[node].name, table.keys[row], table.labels[row])
+        return self._make(thing, np.array([row], np.intp), 0, (node,), 1)

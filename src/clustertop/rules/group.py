@@ -1,0 +1,303 @@
+"""The alerts of a fleet over time: one cause, one alert.
+
+A verdict is one rule on one thing. An alert is what an operator reads: a verdict by itself, or the parent (node, rack,
+leaf, group, fleet) under which many of them fail together, or the later and worse fault that an early sign became. An
+alert keeps its id and its start while it grows, worsens, or passes from a thing to its parent. Nothing inside is lost:
+:meth:`Correlator.inside` gives every verdict under an alert.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clustertop.model import Alert, Severity, Thing, Transition
+from clustertop.rules import messages
+from clustertop.rules.causes import Causes
+from clustertop.rules.gather import Wanted, wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from clustertop.rules.domains import Domains
+    from clustertop.rules.spec import Rule
+    from clustertop.rules.verdicts import Change, Verdicts
+    from clustertop.store.view import FleetView
+
+    Key = tuple[str, str]
+    """Rule and thing."""
+    Rows = NDArray[np.intp]
+
+SPREAD = 2
+"""An alert that has grown by this factor since it was last told of is told of again."""
+
+
+@dataclass(eq=False, slots=True)
+class _Live:
+    """An alert that has been told."""
+
+    wanted: Wanted
+    alert: Alert
+    told: int
+    """How many verdicts it held when it was last told of."""
+
+
+class Correlator:
+    """Keeps the alerts of one fleet. Feed it views in order."""
+
+    def __init__(self, verdicts: Mapping[str, Verdicts], domains: Domains) -> None:
+        self._verdicts = verdicts
+        self._rules: dict[str, Rule] = {name: state.rule for name, state in verdicts.items()}
+        self._domains = domains
+        self._live: dict[Key, _Live] = {}
+        self._lingering: dict[str, dict[int, float]] = {}
+        self._told: set[tuple[str, int]] = set()
+        self._view: FleetView | None = None
+        self.stale = False
+        """Something was changed from outside: look again."""
+
+    # -- what front ends read ------------------------------------------------------------------------------------
+
+    def alerts(self) -> list[Alert]:
+        """What an operator should see, worst first, then oldest first."""
+        return sorted((live.alert for live in self._live.values()),
+                      key=lambda alert: (-alert.severity, alert.since, alert.rule, alert.thing.id))
+
+    def inside(self, view: FleetView, alert: Alert) -> list[Alert]:
+        """Every verdict that *alert* stands for, as alerts: its own first, then what is under them, worst first."""
+        live = self._live.get((alert.rule, alert.thing.id))
+        if live is None:
+            return []
+        mine = {(alert.rule, row) for row in live.wanted.rows.tolist()}
+        causes = Causes(self._verdicts, view)
+        found = set(mine)
+        for name, state in self._verdicts.items():
+            found.update((name, row) for row in state.firing.tolist() if causes.top(name, row) in mine)
+        out = [self._verdict(view, name, row, live.alert.id) for name, row in found]
+        return sorted(out, key=lambda one: (
+            one.rule != alert.rule, -one.severity, one.thing.node, one.rule, one.thing.id))
+
+    def rows_of(self, alert: Alert) -> Rows:
+        """Rows of the alert's own rule that it stands for."""
+        live = self._live.get((alert.rule, alert.thing.id))
+        return np.empty(0, np.intp) if live is None else live.wanted.rows
+
+    def fires(self, rule: str, thing: str) -> bool:
+        """Whether *rule* fires on the thing of that id in the newest view."""
+        view, state = self._view, self._verdicts[rule]
+        if view is None:
+            return False
+        table = view[state.rule.table]
+        return any(Thing(state.rule.table, view.nodes[int(table.node[row])].name, table.keys[row], "").id == thing
+                   for row in state.firing.tolist())
+
+    def restored(self, rule: str, row: int) -> None:
+        """A verdict of before a restart: it has been told."""
+        self._told.add((rule, row))
+        self.stale = True
+
+    def dismissed(self, rule: str, rows: Rows) -> None:
+        """These verdicts are no more, and would be news again."""
+        self._told.difference_update((rule, row) for row in rows.tolist())
+        self.stale = True
+
+    # -- what the engine feeds it --------------------------------------------------------------------------------
+
+    def update(self, view: FleetView, changes: Mapping[str, Change]) -> list[Transition]:
+        """Take the verdicts as they stand; returns what changed for the operator."""
+        self._view = view
+        moved = self._linger(view, changes)
+        if not (moved or changes or self.stale):
+            return []
+        for name, change in changes.items():
+            self._told.difference_update((name, row) for row in change.cleared)
+        causes, goal = self._plan(view)
+        home = {(name, row): one for one in goal.values() for name, row in _verdicts(one)}
+        out: list[Transition] = []
+        heirs, folded = self._part(view, goal, home, causes, out)
+        self.stale = False
+        for key, one in goal.items():
+            live = self._live.get(key)
+            if live is not None:
+                self._keep(view, live, one, out)
+            elif one.waits and key not in heirs:
+                self.stale = True
+            else:
+                self._begin(view, one, heirs.get(key), out)
+        for live, key in folded:
+            out.append(_transition(view, "folded", live.alert, into=self._live[key].alert.id))
+        return out
+
+    def _plan(self, view: FleetView) -> tuple[Causes, dict[Key, Wanted]]:
+        """What should be shown now. What still waits for its siblings is the cause of nothing."""
+        causes = Causes(self._verdicts, view)
+        goal = wanted(self._verdicts, self._lingering, self._domains, causes, view, self._live)
+        waiting = {verdict for key, one in goal.items() if one.waits and key not in self._live
+                   for verdict in _verdicts(one)}
+        if waiting:
+            causes = Causes(self._verdicts, view, waiting)
+            goal = wanted(self._verdicts, self._lingering, self._domains, causes, view, self._live)
+        return causes, goal
+
+    def _linger(self, view: FleetView, changes: Mapping[str, Change]) -> bool:
+        """What clears while its node settles stays until it has: a restart is one event, not an end and a beginning."""
+        moved = False
+        for name, change in changes.items():
+            table = view[self._rules[name].table]
+            until = view.settling_of(table.spec.group)
+            for row in change.cleared:
+                end = float(until[table.node[row]])
+                if end > view.at and self._rules[name].gather_seconds and (name, row) in self._told:
+                    self._lingering.setdefault(name, {})[row] = end
+        for name, rows in self._lingering.items():
+            level = self._verdicts[name].level
+            for row in [row for row, end in rows.items() if end <= view.at or level[row]]:
+                del rows[row]
+                moved = True
+        return moved
+
+    def _part(
+        self, view: FleetView, goal: dict[Key, Wanted], home: Mapping[tuple[str, int], Wanted], causes: Causes,
+        out: list[Transition],
+    ) -> tuple[dict[Key, _Live], list[tuple[_Live, Key]]]:
+        """End the alerts that are no longer wanted.
+
+        Returns those that become a new one, by its key, and those that go under another, with its key.
+        """
+        heirs: dict[Key, _Live] = {}
+        folded: list[tuple[_Live, Key]] = []
+        for key in [key for key in self._live if key not in goal]:
+            live = self._live[key]
+            into = self._where(live, home, causes)
+            if into is not None and into.waits and into.key not in self._live and into.key not in heirs:
+                # It goes on as it is until the one that it will be part of is told.
+                goal[key] = replace(live.wanted, rows=self._standing(live))
+                continue
+            del self._live[key]
+            if into is None or not self._passes(live, into):
+                self._end(view, live, into, out)
+                continue
+            first = heirs.get(into.key)
+            if into.key in self._live or not self._becomes(live, into):
+                folded.append((live, into.key))
+            elif first is None:
+                heirs[into.key] = live
+            elif live.alert.since < first.alert.since:
+                heirs[into.key] = live
+                folded.append((first, into.key))
+            else:
+                folded.append((live, into.key))
+        return heirs, folded
+
+    def _becomes(self, live: _Live, into: Wanted) -> bool:
+        """Whether *into* is the same fault, grown or grown up."""
+        return live.wanted.rule == into.rule or live.wanted.rule in self._rules[into.rule].follows
+
+    def _where(
+        self, live: _Live, home: Mapping[tuple[str, int], Wanted], causes: Causes
+    ) -> Wanted | None:
+        """The alert under which what is left of *live* is now."""
+        for row in self._standing(live).tolist():
+            found = home.get(causes.top(live.wanted.rule, row))
+            if found is not None:
+                return found
+        return None
+
+    def _standing(self, live: _Live) -> np.ndarray:
+        """Its verdicts that still fire or linger."""
+        name = live.wanted.rule
+        over = self._lingering.get(name, {})
+        rows = live.wanted.rows
+        return rows[[bool(self._verdicts[name].level[row]) or row in over for row in rows.tolist()]]
+
+    def _passes(self, live: _Live, into: Wanted) -> bool:
+        """Whether *live* becomes *into* or goes under it, and is not just a parent that falls apart."""
+        return live.wanted.rule != into.rule or live.wanted.scope < into.scope or (
+            live.wanted.nodes <= into.nodes and into.scope == live.wanted.scope)
+
+    # -- transitions ---------------------------------------------------------------------------------------------
+
+    def _begin(self, view: FleetView, one: Wanted, heir: _Live | None, out: list[Transition]) -> None:
+        state = self._verdicts[one.rule]
+        rows = one.rows.tolist()
+        first = one.rows[int(np.argmin(state.since[one.rows]))]
+        since, wall = float(state.since[first]), float(state.since_wall[first])
+        if heir is not None:
+            alert_id, since, wall = heir.alert.id, heir.alert.since, heir.alert.since_wall
+            grave = one.severity > heir.alert.severity or heir.wanted.rule != one.rule
+            kind = "worsened" if grave else "spread"
+        else:
+            name = f"{one.rule} {one.thing.id} {wall:.3f}"
+            alert_id = hashlib.blake2s(name.encode(), digest_size=5).hexdigest()
+            kind = "remains" if any((one.rule, row) in self._told for row in rows) else "raised"
+        alert = self._alert(view, one, alert_id, since, wall)
+        self._live[one.key] = _Live(one, alert, len(rows))
+        self._told.update((one.rule, row) for row in rows)
+        out.append(_transition(view, kind, alert))
+
+    def _keep(self, view: FleetView, live: _Live, one: Wanted, out: list[Transition]) -> None:
+        old = live.alert
+        same = np.array_equal(one.rows, live.wanted.rows) and one.back == live.wanted.back
+        live.wanted = one
+        if same and one.severity == old.severity:
+            return
+        self._told.update((one.rule, row) for row in one.rows.tolist())
+        live.alert = self._alert(view, one, old.id, old.since, old.since_wall)
+        count = len(one.rows)
+        if one.severity > old.severity:
+            out.append(_transition(view, "worsened", live.alert))
+        elif one.severity < old.severity:
+            out.append(_transition(view, "eased", live.alert))
+        elif count >= SPREAD * live.told:
+            out.append(_transition(view, "spread", live.alert))
+        else:
+            return
+        live.told = count
+
+    def _end(self, view: FleetView, live: _Live, into: Wanted | None, out: list[Transition]) -> None:
+        remain = len(self._standing(live)) if into is not None else 0
+        rule = self._rules[live.wanted.rule]
+        alert = live.alert
+        value = float(self._verdicts[live.wanted.rule].value[live.wanted.rows[0]]) if not live.wanted.scope else 0.0
+        message = messages.cleared(rule, alert, view.at, remain)
+        out.append(_transition(view, "cleared", replace(alert, message=message, value=value)))
+
+    def _alert(self, view: FleetView, one: Wanted, alert_id: str, since: float, since_wall: float) -> Alert:
+        if not one.scope:
+            return replace(self._verdict(view, one.rule, int(one.rows[0]), alert_id, one.severity), since=since,
+                           since_wall=since_wall, message=messages.single(self._verdicts[one.rule], view, one))
+        rule, state = self._rules[one.rule], self._verdicts[one.rule]
+        return Alert(
+            one.rule, rule.title, one.severity, one.thing, -1, messages.many(state, view, one),
+            float(len(one.rows)), None, "", since, since_wall, messages.labels(rule, view, one), rule.hint, alert_id,
+            tuple(sorted(one.nodes)))
+
+    def _verdict(
+        self, view: FleetView, name: str, row: int, alert_id: str, severity: Severity | None = None
+    ) -> Alert:
+        """A verdict as an alert of its own."""
+        state = self._verdicts[name]
+        rule, table = state.rule, view[state.rule.table]
+        level = severity or Severity(int(state.level[row]) or Severity.INFO)
+        limit = next((step.limit for at, step in state.levels if at == level), state.levels[0][1].limit)
+        value = float(state.value[row])
+        node = int(table.node[row])
+        return Alert(
+            name, rule.title, level, Thing(rule.table, view.nodes[node].name, table.keys[row], table.labels[row]),
+            row, messages.firing(name, rule, view, row, value), value, limit, table.spec.metric(rule.metric).unit,
+            float(state.since[row]), float(state.since_wall[row]), messages.members(name, view, row), rule.hint,
+            alert_id, (node,))
+
+
+def _verdicts(one: Wanted) -> list[tuple[str, int]]:
+    return [(one.rule, row) for row in one.rows.tolist()]
+
+
+def _transition(view: FleetView, kind: str, alert: Alert, into: str = "") -> Transition:
+    return Transition(view.at, view.wall, kind, alert.rule, alert.severity, alert.thing, alert.message, alert.value,
+                      alert.limit, alert.unit, alert.since, alert.id, into, len(alert.members))

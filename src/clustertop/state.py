@@ -1,0 +1,193 @@
+"""What outlives the console: acknowledgements, silences, the devices once seen, and what was firing.
+
+One file per configuration, versioned, readable by its owner alone, written whole and put in place in one step. Several
+consoles may share it: acknowledgements and silences are merged under a lock, the newest of a kind holds. A file that
+cannot be read is set aside with a note and never silently replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from clustertop.model import Attr  # noqa: TC001 - msgspec reads it at run time
+from clustertop.rules.hands import Ack, Silence, drop_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+VERSION = 1
+DROPPED_SECONDS = 30 * 86400.0
+"""So long it is remembered that something was taken back."""
+
+
+class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A device that a node had: it is expected from then on."""
+
+    table: str
+    key: str
+    attrs: dict[str, Attr]
+
+
+class Firing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A verdict that was firing when the file was written."""
+
+    rule: str
+    node: str
+    table: str
+    key: str
+    attrs: dict[str, Attr]
+    severity: int
+    since: float
+    """Seconds since the epoch."""
+    value: float | None = None
+
+
+class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Everything that is kept."""
+
+    clustertop: str = "state"
+    version: int = VERSION
+    acks: tuple[Ack, ...] = ()
+    silences: tuple[Silence, ...] = ()
+    dropped: dict[str, float] = {}
+    """Acknowledgements and silences that ended, and when: another console's copy must not bring them back."""
+    devices: dict[str, tuple[Device, ...]] = {}
+    """By node."""
+    firing: tuple[Firing, ...] = ()
+
+
+class StateError(Exception):
+    """The file cannot be written; the text is one sentence that names it."""
+
+
+def default_path(config: Path, environ: Mapping[str, str] | None = None) -> Path:
+    """Return where the state of the fleet of *config* is kept."""
+    environ = os.environ if environ is None else environ
+    base = environ.get("XDG_STATE_HOME", "")
+    folder = Path(base) if base.startswith("/") else Path("~/.local/state").expanduser()
+    place = hashlib.blake2s(str(config.resolve()).encode(), digest_size=4).hexdigest()
+    return folder / "clustertop" / f"state-{config.stem}-{place}.json"
+
+
+class StateFile:
+    """The file of one fleet.
+
+    Attributes:
+        note: why it does not keep anything, or what became of a damaged one; empty where all is well.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.note = ""
+        self._stamp: tuple[int, int] = (0, 0)
+
+    def load(self) -> State:
+        """Return what was kept; nothing where there is no file or it is damaged (see ``note``)."""
+        try:
+            raw = self.path.read_bytes()
+            self._stamp = self._now()
+        except FileNotFoundError:
+            return State()
+        except OSError as error:
+            self.note = f"{self.path}: cannot be read ({error.strerror}); acknowledgements and known devices are not"
+            return State()
+        try:
+            state = msgspec.json.decode(raw, type=State)
+            if state.clustertop != "state" or state.version != VERSION:
+                raise msgspec.ValidationError(f"version {state.version}; this program reads {VERSION}")
+        except msgspec.MsgspecError as error:
+            aside = self.path.with_name(f"{self.path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+            with contextlib.suppress(OSError):
+                self.path.replace(aside)
+            self.note = f"{self.path} was damaged ({error}) and is set aside as {aside.name}; nothing is remembered"
+            return State()
+        return state
+
+    def moved(self) -> bool:
+        """Whether another console has written it since we last read or wrote it."""
+        return self._now() != self._stamp
+
+    def save(self, state: State) -> State:
+        """Merge *state* with what other consoles wrote and put it in place; returns what is kept now.
+
+        Raises:
+            StateError: it cannot be written.
+        """
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with self._lock():
+                merged = merge(state, self._other()) if self.moved() else state
+                temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+                fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+                try:
+                    with open(fd, "wb") as file:  # noqa: PTH123 - a descriptor, no path
+                        file.write(msgspec.json.encode(merged))
+                        file.flush()
+                        os.fsync(file.fileno())
+                    temporary.replace(self.path)
+                except OSError:
+                    with contextlib.suppress(OSError):
+                        temporary.unlink()
+                    raise
+                self._stamp = self._now()
+        except OSError as error:
+            raise StateError(f"{self.path}: cannot be written ({error.strerror}); nothing outlives this run") from None
+        return merged
+
+    def _other(self) -> State:
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=State)
+        except (OSError, msgspec.MsgspecError):
+            return State()
+
+    def _now(self) -> tuple[int, int]:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return (0, 0)
+        return (found.st_mtime_ns, found.st_ino)
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[None]:
+        fd = os.open(self.path.with_name(f"{self.path.name}.lock"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+
+def merge(ours: State, theirs: State) -> State:
+    """Return *ours* with the acknowledgements and silences that another console made or took back, and its devices."""
+    dropped = dict(theirs.dropped)
+    for key, at in ours.dropped.items():
+        dropped[key] = max(at, dropped.get(key, at))
+    return msgspec.structs.replace(
+        ours,
+        acks=_newest(ours.acks, theirs.acks, dropped, "ack"),
+        silences=_newest(ours.silences, theirs.silences, dropped, "silence"),
+        dropped={key: at for key, at in dropped.items() if at > max(dropped.values()) - DROPPED_SECONDS},
+        devices={**theirs.devices, **ours.devices},
+    )
+
+
+Kept = TypeVar("Kept", Ack, Silence)
+
+
+def _newest(
+    ours: tuple[Kept, ...], theirs: tuple[Kept, ...], dropped: Mapping[str, float], kind: str,
+) -> tuple[Kept, ...]:
+    out: dict[tuple[str, str], Kept] = {}
+    for one in theirs + ours:
+        known = out.get(one.key)
+        if (known is None or one.at >= known.at) and one.at > dropped.get(drop_key(kind, one.key), float("-inf")):
+            out[one.key] = one
+    return tuple(out.values())

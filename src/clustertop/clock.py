@@ -40,6 +40,11 @@ def iso(wall: float) -> str:
     return datetime.fromtimestamp(wall, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def local_minute(wall: float) -> str:
+    """Return *wall* as the operator's local ``HH:MM``."""
+    return local_time(wall)[:5]
+
+
 def local_time(wall: float) -> str:
     """Return *wall* as the operator's local ``HH:MM:SS``."""
     return datetime.fromtimestamp(wall, UTC).astimezone().strftime("%H:%M:%S")

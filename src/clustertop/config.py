@@ -27,6 +27,7 @@ __all__ = [
     "ConfigError",
     "Console",
     "Expect",
+    "Gpu",
     "HostOverride",
     "InventoryConfig",
     "Loaded",
@@ -46,6 +47,8 @@ _HEX = "[0-9A-Fa-f]"
 _DEVICE = re.compile(
     rf"gpu|nic|nvme|(?:{_HEX}{{4,8}}:)?{_HEX}{{2}}:{_HEX}{{2}}\.[0-7]|(?:0x)?{_HEX}{{4}}:(?:0x)?{_HEX}{{4}}"
 )
+RESIDENT, PER_POLL = GPU_MODES = ("resident", "per-poll")
+"""What ``gpu.mode`` may be."""
 ENVIRONMENT = {
     "CLUSTERTOP_THEME": ("console", "theme"),
 }
@@ -116,6 +119,20 @@ class Ssh(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     unchecked_hosts: Annotated[
         str, _text('Hosts whose keys are NOT checked, for example "lab[01-02]". Shown on the console.')
     ] = ""
+
+
+class Gpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How the GPUs of a node are held. Reading never changes a setting of theirs."""
+
+    mode: Annotated[
+        str,
+        _text(
+            '"resident": the driver library stays open, which costs least, and keeps GPUs awake without persistence '
+            'mode. "per-poll": nothing is held between two readings, so that a reset works at any time; no Xid events.'
+        ),
+    ] = RESIDENT
+    per_poll_nodes: Annotated[str, _text('Nodes that are read per poll whatever mode says, for example "@a100".')] = ""
+    resident_nodes: Annotated[str, _text("Nodes that are held whatever mode says.")] = ""
 
 
 class InventoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -237,6 +254,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     poll: Poll = Poll()
     ssh: Ssh = Ssh()
+    gpu: Gpu = Gpu()
     inventory: InventoryConfig = InventoryConfig()
     console: Console = Console()
     notify: Notify = Notify()
@@ -253,6 +271,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 SECTIONS: dict[str, type[msgspec.Struct]] = {
     "poll": Poll,
     "ssh": Ssh,
+    "gpu": Gpu,
     "inventory": InventoryConfig,
     "console": Console,
     "notify": Notify,
@@ -397,6 +416,9 @@ def _check(loaded: Loaded, known_rules: Collection[str] | None) -> None:
     if config.ssh.start_timeout_seconds < config.ssh.connect_timeout_seconds:
         least = f"{config.ssh.connect_timeout_seconds:g}"
         raise loaded.error("ssh.start_timeout_seconds", f"must be at least connect_timeout_seconds ({least})")
+    if config.gpu.mode not in GPU_MODES:
+        known = " or ".join(f'"{mode}"' for mode in GPU_MODES)
+        raise loaded.error("gpu.mode", f'must be {known}, not "{clean(config.gpu.mode, 60)}"')
     for number, expect in enumerate(config.expect):
         _check_expect(loaded, f"expect[{number}]", expect)
     for name, rule in config.rules.items():

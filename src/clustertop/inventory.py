@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clustertop.config import Config, ConfigError, Loaded
+from clustertop.config import PER_POLL, Config, ConfigError, Loaded
 from clustertop.config_read import dotted, nearest
 from clustertop.hosts import MAX_NODES, NotationError, Target, expand, expand_all, expand_names, fold
 from clustertop.model import LOCAL_HOST, NodeInfo
@@ -58,6 +58,8 @@ class Inventory:
     """True: the one node is this machine, read without ssh."""
     unchecked: frozenset[str] = frozenset()
     """Names of the nodes whose host keys are not checked, because the config says so."""
+    per_poll: frozenset[str] = frozenset()
+    """Names of the nodes whose GPUs are held only while they are read."""
     expectations: tuple[Expectation, ...] = ()
     notes: tuple[str, ...] = ()
     """Sentences that the operator should see: duplicates, nodes in racks that are not in the inventory."""
@@ -78,10 +80,11 @@ class Inventory:
         return tuple(dict.fromkeys(node.rack for node in self.nodes if node.rack))
 
 
-def local_inventory() -> Inventory:
+def local_inventory(config: Config | None = None) -> Inventory:
     """Return the inventory of this machine alone, read without ssh."""
     name = clean(platform.node(), 253) or "localhost"
-    return Inventory((NodeInfo(name=name, host=LOCAL_HOST),), local=True, index={name: 0})
+    per_poll = frozenset({name} if config is not None and config.gpu.mode == PER_POLL else ())
+    return Inventory((NodeInfo(name=name, host=LOCAL_HOST),), local=True, per_poll=per_poll, index={name: 0})
 
 
 def resolve(
@@ -107,7 +110,7 @@ def resolve(
     else:
         targets = book.configured(notes)
         if not targets:
-            return local_inventory()
+            return local_inventory(loaded.config)
     return book.inventory(targets, notes)
 
 
@@ -211,6 +214,10 @@ class _Book:
         index = {node.name: place for place, node in enumerate(nodes)}
         config = self._loaded.config
         unchecked = _keys(self._expand("ssh.unchecked_hosts", config.ssh.unchecked_hosts)[0])
+        per_poll, resident = (_keys(self._expand(f"gpu.{name}", getattr(config.gpu, name))[0])
+                              for name in ("per_poll_nodes", "resident_nodes"))
+        if both := sorted(per_poll & resident):
+            raise self._loaded.error("gpu.resident_nodes", f"has {_few(both)}, as per_poll_nodes has; keep each in one")
         for name, rule in config.rules.items():
             for group in rule.groups or ():
                 self._at(f"{dotted('rules', name)}.groups", group)
@@ -220,6 +227,12 @@ class _Book:
                 node.name
                 for node, target in zip(nodes, targets, strict=True)
                 if unchecked.intersection((*_spellings(target), node.target))
+            ),
+            per_poll=frozenset(
+                node.name
+                for node, target in zip(nodes, targets, strict=True)
+                if per_poll.intersection(_spellings(target))
+                or (config.gpu.mode == PER_POLL and not resident.intersection(_spellings(target)))
             ),
             expectations=tuple(self._expectations(nodes, targets)),
             notes=tuple(notes),

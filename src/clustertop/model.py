@@ -121,6 +121,8 @@ class Why:
     NEVER_READ = 13
     NOT_JUDGED = 14
     PATH_UNKNOWN = 15
+    RELEASED = 16
+    """The operator had the GPUs let go; the words are those of the probe."""
 
 
 _REASONS: list[str] = [
@@ -140,6 +142,7 @@ _REASONS: list[str] = [
     "not read yet",
     "not judged",
     "path unknown",
+    "released by the operator",
 ]
 _CODES: dict[str, int] = {text: code for code, text in enumerate(_REASONS)}
 _MAX_REASONS = 4096

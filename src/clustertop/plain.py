@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import sys
 import unicodedata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from clustertop import __version__
-from clustertop.clock import iso, local_time
+from clustertop.clock import iso, local_minute, local_time
+from clustertop.jobs import SILENT_INTERVALS, job_lines
 from clustertop.model import LinkState, Severity, Why
 from clustertop.quantity import duration, quantity
 from clustertop.rules.outliers import outliers
 from clustertop.signals import host
+from clustertop.signals.jobs import NO_JOB
 from clustertop.store.view import STALE
 
 if TYPE_CHECKING:
@@ -23,12 +25,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from clustertop.core import Snapshot
+    from clustertop.jobs import JobLine
     from clustertop.model import Alert, Thing, Transition
     from clustertop.rules.outliers import Outlier
     from clustertop.store.view import FleetView, TableView
 
-SILENT_INTERVALS = 5.0
-"""A node that is up and has missed more frames than this is stale, as the rule node_stale has it."""
 UP = LinkState.UP.words
 SEVERITY_WORDS = {Severity.OK: "ok", Severity.INFO: "info", Severity.WARNING: "warn", Severity.CRITICAL: "CRIT"}
 
@@ -85,6 +86,12 @@ def node_state(view: FleetView, row: int) -> str:
     return f"stale {duration(age)}" if missed > SILENT_INTERVALS else UP
 
 
+def released_words(view: FleetView, row: int) -> str:
+    """``GPUs released by the operator since 14:02``; empty where they are not."""
+    seconds = view["node"].value("gpus_released_seconds", row)
+    return "" if seconds is None else f"GPUs released by the operator since {local_minute(view.wall - seconds)}"
+
+
 def fleet_lines(snapshot: Snapshot) -> list[str]:
     """One line per node, then what could not be read and why, what sets nodes apart from their peers, the alerts.
 
@@ -102,8 +109,31 @@ def fleet_lines(snapshot: Snapshot) -> list[str]:
     differences = outliers(view)
     if differences:
         lines += ["", f"differences between peers: {len(differences)}", *(f"  {one}" for one in differences)]
+    jobs = job_table(snapshot)
+    if jobs:
+        lines += ["", *jobs]
     lines += ["", *alert_lines(snapshot.alerts, view.at)]
     return lines
+
+
+def job_table(snapshot: Snapshot) -> list[str]:
+    """A line per job, and one for the nodes of which none or several are known; nothing where no job is known."""
+    made = job_lines(snapshot)
+    if not made:
+        return []
+    jobs = snapshot.view.jobs
+    rows = [(line.name, f"{line.nodes_up}/{line.nodes}", f"{line.gpus_present}/{line.gpus}",
+             quantity(line.utilization_ratio, "ratio"),
+             (">=" if line.partial and line.power_watts is not None else "") + quantity(line.power_watts, "W"),
+             str(line.shared or "-"), "unknown" if line.severity is None else SEVERITY_WORDS[line.severity])
+            for line in made]
+    lines = [f"{len(made)} job{'s' if len(made) > 1 else ''}",
+             *table(("job", "nodes", "GPUs", "median util", "power", "shared", "alerts"), rows, left=1)]
+    idle = int((jobs.node == NO_JOB).sum())
+    unknown = sum(told is None for told in jobs.of_node)
+    rest = [text for text in (f"{idle} without a job" if idle else "",
+                              f"{unknown} of which no job is known" if unknown else "") if text]
+    return [*lines, f"nodes: {', '.join(rest)}"] if rest else lines
 
 
 def unread(snapshot: Snapshot) -> list[tuple[str, str]]:
@@ -118,6 +148,9 @@ def unread(snapshot: Snapshot) -> list[tuple[str, str]]:
             continue
         if row in snapshot.bad_frames:
             out.append((node.name, snapshot.bad_frames[row]))
+        released = released_words(view, row)
+        if released:
+            out.append((node.name, released))
         for group in groups.rows_of(row).tolist():
             condition = groups.value("group_state", group)
             if condition in {host.HUNG, host.ERROR, host.WAIT}:
@@ -155,6 +188,8 @@ def _worst(view: FleetView, row: int, worst: dict[str, Severity]) -> str:
     severity = worst.get(view.nodes[row].name)
     if severity is not None:
         return SEVERITY_WORDS[severity]
+    if released_words(view, row):
+        return "released"
     # No alert says nothing about a node that cannot be read, and nothing of a group that is not fresh.
     groups = view["group"]
     old = groups.level[groups.rows_of(row)] == STALE
@@ -228,7 +263,7 @@ def alert_object(alert: Alert) -> dict[str, object]:
 def fleet_object(snapshot: Snapshot) -> dict[str, object]:
     """Every reading with unit, age and, where it is unknown, why."""
     view = snapshot.view
-    nodes = []
+    nodes: list[dict[str, Any]] = []
     for number, node in enumerate(view.nodes):
         state = view["node"].value("link_state", number)
         nodes.append({
@@ -236,11 +271,17 @@ def fleet_object(snapshot: Snapshot) -> dict[str, object]:
             "state": node_state(view, number),
             "link": LinkState(int(state)).name.lower() if state is not None else None,
             "reason": view.link_reasons[number] or snapshot.bad_frames.get(number) or None,
+            "jobs": None if (jobs := view.jobs.of_node[number]) is None else list(jobs),
+            "released": None if (since := view["node"].value("gpus_released_seconds", number)) is None
+            else iso(view.wall - since),
             "facts": dict(view.facts[number]),
             "tables": {name: [_row_object(table, int(row)) for row in table.rows_of(number)]
                        for name, table in view.tables.items()},
         })
+        for gpu, row in zip(nodes[-1]["tables"]["gpu"], view["gpu"].rows_of(number).tolist(), strict=True):
+            gpu["job"] = view.jobs.name(int(view.jobs.gpu[row])) or None
     return {"clustertop": __version__, "at": iso(view.wall), "nodes": nodes,
+            "jobs": [job_object(line) for line in job_lines(snapshot)],
             "differences": [difference_object(one) for one in outliers(view)],
             "alerts": [alert_object(alert) for alert in snapshot.alerts]}
 
@@ -249,6 +290,16 @@ def difference_object(one: Outlier) -> dict[str, object]:
     """What sets a node apart from its peers, for JSON."""
     return {"node": one.node, "label": one.label, "what": one.what, "value": one.value, "usual": one.usual,
             "common": one.common, "of": one.of}
+
+
+def job_object(line: JobLine) -> dict[str, object]:
+    """A job for JSON."""
+    return {
+        "job": line.name, "nodes": line.nodes, "nodes_up": line.nodes_up, "nodes_shared": line.shared,
+        "gpus": line.gpus, "gpus_present": line.gpus_present, "median_utilization_ratio": line.utilization_ratio,
+        "power_watts": line.power_watts, "power_partial": line.partial,
+        "severity": None if line.severity is None else line.severity.name.lower(),
+    }
 
 
 def _row_object(table: TableView, row: int) -> dict[str, object]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from clustertop.inventory import Inventory
     from clustertop.model import Transition
+    from clustertop.released import ReleasedNodes
     from clustertop.rules.spec import Rule
     from clustertop.store.store import ExpectGpus, ExpectWidth
     from clustertop.store.view import Freshness
@@ -42,6 +43,8 @@ class Plan:
     expect_width: ExpectWidth | None = None
     expect_gpus: ExpectGpus | None = None
     freshness: Freshness | None = None
+    released: ReleasedNodes | None = None
+    """Where it is kept which nodes' GPUs the operator had let go; None: only for the length of the session."""
     title: str = ""
     outlets: Callable[[], Sequence[Way]] | None = None
     """Makes the ways out for alerts of a session that keeps what it learns; None: there are none."""

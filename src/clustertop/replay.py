@@ -64,6 +64,15 @@ class ReplaySession:
         """What the replay costs here."""
         return self._meter.read()
 
+    @property
+    def live(self) -> bool:
+        """There is no probe to ask."""
+        return False
+
+    def released(self, node: int) -> bool:
+        """Nothing is wished for in a recording."""
+        return False
+
     def request(self, request: Request) -> None:
         """There is no probe to ask."""
 

@@ -12,19 +12,21 @@ import psutil
 from clustertop.clock import Clock, SystemClock
 from clustertop.core import Core, Snapshot, Tap
 from clustertop.memory import Memory
-from clustertop.model import LinkState, OwnCost
+from clustertop.model import LinkState, OwnCost, Request
 from clustertop.poll.fleet import Fleet
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from types import TracebackType
 
-    from clustertop.model import LinkEvent, Request
+    from clustertop.model import LinkEvent
     from clustertop.plan import Plan
     from clustertop.wire.frame import Frame
 
 Result = TypeVar("Result")
 
+RELEASED_SECONDS = 2.0
+"""How often it is looked whether another clustertop of this operator had GPUs let go or taken."""
 SMALL_FLEET = 64
 """Up to this many nodes verdicts come twice a second; beyond it once."""
 
@@ -75,12 +77,20 @@ class Session:
                          expect_gpus=plan.expect_gpus, freshness=plan.freshness, tap=tap)
         self._clock = clock or SystemClock()
         self._tick = tick_seconds or (0.5 if len(plan.inventory.nodes) <= SMALL_FLEET else 1.0)
+        self._number = {node.name: number for number, node in enumerate(plan.inventory.nodes)}
+        self._released = {} if plan.released is None else {
+            name: at for name, at in plan.released.read().items() if name in self._number}
         self._ways = tuple(plan.outlets()) if keep and plan.outlets is not None else ()
         for way in self._ways:
             self.core.listen(way.tell)
         self._memory = Memory(plan.state, self.core, keep=keep) if plan.state is not None else None
         self._fleet = Fleet(
-            plan.inventory.nodes, plan.settings, self, self._clock, unchecked=plan.inventory.unchecked)
+            plan.inventory.nodes, plan.settings, self, self._clock, unchecked=plan.inventory.unchecked,
+            per_poll=plan.inventory.per_poll, released=self._released)
+        self._follower: asyncio.Task[None] | None = None
+        self._writing = asyncio.Lock()
+        self._keeping: set[asyncio.Task[None]] = set()
+        self._forgets = ""
         self._ticker: asyncio.Task[None] | None = None
         self._meter = OwnMeter()
         self._news = asyncio.Event()
@@ -121,17 +131,71 @@ class Session:
     @property
     def notes(self) -> tuple[str, ...]:
         """What must stay in sight: the plan's notes, and why nothing more is recorded where that is so."""
-        said = (self._tap.note if self._tap is not None else "", self._memory.note if self._memory is not None else "",
+        said = (self._tap.note if self._tap is not None else "", self._forgets,
+                self._memory.note if self._memory is not None else "",
                 *(way.note for way in self._ways))
         return (*self.plan.notes, *(note for note in said if note))
+
+    @property
+    def live(self) -> bool:
+        """There are probes that can be asked."""
+        return True
+
+    def released(self, node: int) -> bool:
+        """Whether the operator wants the GPUs of *node* let go, whether or not they are yet."""
+        return self.plan.inventory.nodes[node].name in self._released
 
     def cost(self) -> OwnCost | None:
         """What watching costs here; None before it is known."""
         return self._meter.read()
 
     def request(self, request: Request) -> None:
-        """Pass a request on to its node's probe, or to all."""
-        self._fleet.request(request)
+        """Pass a request on to its node's probe, or to all.
+
+        That GPUs are to be let go (``release``) holds over reconnects, until they are taken again (``take``); other
+        sessions of this operator do the same.
+        """
+        what = request.body.get("do")
+        if what not in ("release", "take") or request.body.get("group", "gpu") != "gpu":
+            self._fleet.request(request)
+            return
+        nodes = self.plan.inventory.nodes
+        for number in range(len(nodes)) if request.node is None else (request.node,):
+            name, at = nodes[number].name, self._clock.wall() if what == "release" else None
+            self._hold(number, at)
+            if self.plan.released is not None:
+                self._keep(asyncio.to_thread(self.plan.released.note, name, at))
+
+    def _hold(self, number: int, at: float | None) -> None:
+        name = self.plan.inventory.nodes[number].name
+        if at is None:
+            self._released.pop(name, None)
+            self._fleet.request(Request(number, {"do": "take", "group": "gpu"}))
+        else:
+            self._released[name] = at
+            self._fleet.request(Request(number, {"do": "release", "group": "gpu", "at": at}))
+
+    def _keep(self, noting: Coroutine[object, object, str]) -> None:
+        async def keep() -> None:
+            async with self._writing:
+                self._forgets = await noting
+
+        task = asyncio.create_task(keep(), name="released nodes")
+        self._keeping.add(task)
+        task.add_done_callback(self._keeping.discard)
+
+    async def _follow(self) -> None:
+        """Do what another clustertop of this operator wrote down; a disk that hangs holds up only this."""
+        held = self.plan.released
+        while held is not None:
+            await asyncio.sleep(RELEASED_SECONDS)
+            async with self._writing:
+                said = await asyncio.to_thread(held.news)
+            if said is None or self._keeping:
+                continue
+            for name, number in self._number.items():
+                if said.get(name) != self._released.get(name):
+                    self._hold(number, said.get(name))
 
     async def wait_readings(self, frames: int, timeout_seconds: float) -> bool:
         """Wait until every node has sent *frames* frames or cannot be read, and a tick has seen them.
@@ -162,11 +226,16 @@ class Session:
             self._memory.recall(self._clock.monotonic(), self._clock.wall())
         await self._fleet.__aenter__()
         self._ticker = asyncio.create_task(self._run(), name="tick")
+        self._follower = asyncio.create_task(self._follow(), name="released by others")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._follower is not None:
+            self._follower.cancel()
+        if self._keeping:
+            await asyncio.wait(self._keeping, timeout=1.0)
         ticker, self._ticker = self._ticker, None
         bug: BaseException | None = None
         if ticker is not None:

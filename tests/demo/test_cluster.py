@@ -12,7 +12,7 @@ from clustertop.core import Core
 from clustertop.demo import machine as fixed
 from clustertop.demo.cluster import Cluster, schedule
 from clustertop.demo.faults import FAULTS, FaultError, parse, place
-from clustertop.demo.plan import make_plan
+from clustertop.demo.plan import make_plan, slurm_id
 from clustertop.demo.readings import OLD_FIRMWARE
 from clustertop.model import LinkEvent, LinkState, NodeInfo, Severity
 from clustertop.probe.frames import Encoder, line
@@ -312,3 +312,45 @@ def test_plans_have_racks_leaves_jobs_and_idle_nodes(count: int) -> None:
 def test_a_plan_of_an_impossible_size_is_refused(count: int) -> None:
     with pytest.raises(ValueError, match="1 to 2048 nodes"):
         make_plan(count, 7)
+
+
+def test_nodes_tell_their_jobs_and_so_do_their_processes_when_asked() -> None:
+    watched = Watched(8)
+    plan = watched.cluster.plan
+    watched.second()
+    assert watched.core.snapshot is not None
+    jobs = watched.core.snapshot.view.jobs
+    for number, node in enumerate(plan.nodes):
+        assert jobs.of_node[number] == ((slurm_id(node.job),) if node.job >= 0 else ())
+    assert watched.core.snapshot.view.processes == (None,) * 8
+    for one in watched.schedules:
+        one.processes_until = watched.now + 2.5
+    watched.second()
+    view = watched.core.snapshot.view
+    assert view.processes == ("",) * 8
+    table = view["process"]
+    assert len(table) == 8 * sum(node.job >= 0 for node in plan.nodes)
+    used, gpus = table.col("gpu_memory_bytes"), view["gpu"]
+    row = gpus.row_of(int(table.node[0]), str(table.attrs[0]["gpu"]))
+    assert row is not None
+    assert 0 < used[0] < gpus.col("memory_used_bytes")[row]
+    for _ in range(3):
+        watched.second()
+    assert watched.core.snapshot.view.processes == (None,) * 8
+
+
+def test_gpus_are_let_go_of_and_taken_again() -> None:
+    watched = Watched(4)
+    watched.second()
+    watched.schedules[1].released = WALL
+    for _ in range(10):
+        watched.second()
+    assert watched.core.snapshot is not None
+    view = watched.core.snapshot.view
+    assert [view["node"].value("gpus_released_seconds", node) is not None for node in range(4)] == [
+        False, True, False, False]
+    assert view["gpu"].reason("utilization_ratio", 8) == "released by the operator"
+    assert not watched.core.snapshot.alerts
+    watched.schedules[1].released = None
+    watched.second()
+    assert watched.core.snapshot.view["gpu"].value("utilization_ratio", 8) is not None

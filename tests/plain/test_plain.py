@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from clustertop import plain
 from clustertop.clock import iso
 from clustertop.model import LinkState, NodeInfo, Severity, Thing, Transition
-from clustertop.probe.frames import Err
+from clustertop.probe.frames import Err, Table
 from nodes import Fleet, gpus, lost, ports, table
 
 if TYPE_CHECKING:
@@ -226,3 +226,49 @@ def test_once_says_what_sets_a_node_apart_from_its_peers() -> None:
     alike = Fleet(4, rules={})
     alike.tick()
     assert not any("differences" in line for line in plain.fleet_lines(snapshot(alike)))
+
+
+class TestJobs:
+    def fleet(self) -> Fleet:
+        fleet = Fleet([NodeInfo(name) for name in ("a1", "a2", "b1", "c1")], expect_gpus=lambda node: 2)
+        watts = ((600e3, 620e3), (610e3, None), (90e3, 95e3), (70e3, 70e3))
+        for number, (jobs, pair) in enumerate(zip((["31"], ["31"], [], None), watts, strict=True)):
+            changes = [{"power_mw": Err("Not Supported") if power is None else power, "util": 80 + 5 * number + at}
+                       for at, power in enumerate(pair)]
+            attrs = {} if jobs is None else {"jobs": jobs}
+            fleet.say(number, gpu=gpus(*changes), node=Table([("", attrs)], ["load1"], [1.0]))
+        fleet.tick()
+        return fleet
+
+    def test_a_line_per_job_behind_the_nodes(self) -> None:
+        lines = plain.fleet_lines(snapshot(self.fleet()))
+        start = lines.index("1 job")
+        assert lines[start + 1].split() == ["job", "nodes", "GPUs", "median", "util", "power", "shared", "alerts"]
+        assert lines[start + 2].split() == ["31", "2/2", "4/4", "83", "%", ">=1830", "W", "-", "ok"]
+        assert lines[start + 3] == "nodes: 1 without a job, 1 of which no job is known"
+
+    def test_without_jobs_there_is_no_section(self) -> None:
+        fleet = Fleet(1)
+        fleet.step(1.0, gpu=gpus(count=1))
+        assert not any("job" in line for line in plain.fleet_lines(snapshot(fleet)))
+
+    def test_json_has_the_job_of_each_node_and_gpu(self) -> None:
+        made = plain.fleet_object(snapshot(self.fleet()))
+        json.dumps(made)
+        nodes = made["nodes"]
+        assert isinstance(nodes, list)
+        assert [node["jobs"] for node in nodes] == [["31"], ["31"], [], None]
+        assert [gpu["job"] for node in nodes for gpu in node["tables"]["gpu"]] == ["31"] * 4 + [None] * 4
+        assert made["jobs"] == [{
+            "job": "31", "nodes": 2, "nodes_up": 2, "nodes_shared": 0, "gpus": 4, "gpus_present": 4,
+            "median_utilization_ratio": pytest.approx(0.83), "power_watts": pytest.approx(1830.0),
+            "power_partial": True, "severity": "ok"}]
+
+    def test_a_job_of_which_a_node_is_silent_is_not_ok(self) -> None:
+        fleet = self.fleet()
+        fleet.now += 8.0
+        fleet.say(0, gpu=gpus(count=2))
+        fleet.tick()
+        lines = plain.fleet_lines(snapshot(fleet))
+        assert lines[lines.index("1 job") + 2].split()[-1] in {"unknown", "warn"}
+        assert lines[lines.index("1 job") + 2].split()[1] == "1/2"

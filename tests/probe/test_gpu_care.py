@@ -148,7 +148,17 @@ def test_G2_process_lists_only_while_asked_for(ticks: Ticks) -> None:  # noqa: N
     asked = ticks.run(10)
     assert asked[PROCESSES] == 8 * 4, "every five seconds, not every tick"
     assert PROCESSES not in ticks.run(20)
-    assert ticks.group.read(ticks.now).tables["process"].rows == []
+    over = ticks.group.read(ticks.now).tables["process"]
+    assert (over.rows, over.columns) == ([], []), "over, not: none"
+
+
+def test_G2_asking_again_in_time_does_not_read_more_often(ticks: Ticks) -> None:  # noqa: N802
+    ticks.group.obey({"do": "procs", "seconds": 20}, ticks.now)
+    calls = 0
+    for _ in range(10):
+        ticks.group.obey({"do": "procs", "seconds": 20}, ticks.now)
+        calls += ticks.run(1).get(PROCESSES, 0)
+    assert calls == 8 * 4, "every five seconds"
 
 
 def test_what_a_card_lacks_is_asked_once_a_minute(ticks: Ticks) -> None:
@@ -237,6 +247,21 @@ def test_the_gpus_are_let_go_and_taken_again(
     assert run.wait() == 0
     calls = scenario.calls()
     assert calls["nvmlInitWithFlags"] == calls["nvmlShutdown"] == 2
+
+
+@pytest.mark.parametrize(("at", "told"), [
+    (1780000000.5, 1780000000.5), (True, None), (None, None), ("noon", None), ([1], None)])
+def test_since_when_they_are_let_go_is_the_consoles_word(
+    at: object, told: object, ticks: Ticks, library: Path, node: trees.NodeTree
+) -> None:
+    ticks.group.obey({"do": "release", "at": at}, ticks.now)
+    assert ticks.group.read(ticks.now).facts.get("gpus_released") == told
+    ticks.group.obey({"do": "take"}, ticks.now)
+    assert "gpus_released" not in ticks.group.read(ticks.now).facts
+    new = Gpus(Tree(str(node.root), Call()), Call(), str(library), released=at)
+    assert (new.read(1.0).st == "released") is bool(at)
+    assert new.read(1.0).facts.get("gpus_released") == told
+    new.close()
 
 
 def test_released_from_the_start(watch: Callable[..., Run], scenario: Scenario) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -206,13 +207,20 @@ async def test_letting_go_of_the_gpus_starts_no_nvidia_smi_until_they_are_taken_
     async with Wired(shell("dash"), tree.root) as node:
         node.talk.request({"do": "every", "group": "gpu", "seconds": 0.2})
         await node.read("gpu")
-        node.talk.request({"do": "release", "group": "gpu"})
+        node.talk.request({"do": "release", "group": "gpu", "at": time.time() - 600})
         await until(lambda: node.probe._groups["gpu"].asked_at is None)
         stand_in(tree.root / "usr/bin", f"echo x >>{tmp_path}/ran\n{ANSWERS}")
         await node.read("host", times=node.readings("host") + 4)
         assert not (tmp_path / "ran").exists()
         assert node.view()["gpu"].value("utilization_ratio", 0) is None
         assert node.state("gpu")[1] == "released by the operator"
+        view = node.view()
+        assert view["gpu"].reason("utilization_ratio", 0) == "released by the operator"
+        assert view["node"].value("gpus_released_seconds", 0) == pytest.approx(600, abs=20)
+        # It goes on to say so: what is released is not old.
+        said = node.readings("gpu")
+        await node.read("gpu", times=said + 3)
+        assert node.view()["gpu"].age[0] < 5
         node.talk.request({"do": "take", "group": "gpu"})
         await until(lambda: node.view()["gpu"].value("utilization_ratio", 0) == 0.97)
 
@@ -226,3 +234,15 @@ def test_the_script_is_small_plain_and_in_step_with_the_probe() -> None:
     seldom = [part.strip(" )\n").removesuffix("*") for line in patterns.split("continue ;;") for part in line.split("|")]
     assert sorted(filter(None, seldom)) == sorted(rdma_probe._SELDOM)
     assert shprobe.script("n", "/a b'c/").startswith(b"n=n\nR='/a b'\"'\"'c'\n")
+
+
+async def test_a_node_that_was_let_go_before_the_connection_begins_without_its_gpus(tmp_path: Path) -> None:
+    tree = node_tree(tmp_path / "node")
+    stand_in(tree.root / "usr/bin", f"echo x >>{tmp_path}/ran\n{ANSWERS}")
+    node = Wired(shell("dash"), tree.root)
+    node.more = {"released": time.time() - 60}
+    async with node:
+        await node.read("host", times=4)
+        assert not (tmp_path / "ran").exists()
+        assert node.state("gpu") == ("released", "released by the operator")
+        assert node.view()["node"].value("gpus_released_seconds", 0) == pytest.approx(60, abs=20)

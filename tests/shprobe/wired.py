@@ -66,6 +66,7 @@ class Wired:
         self.command = command
         self.root = root
         self.interval = interval
+        self.more: dict[str, object] = {}
         self.core = Core([NodeInfo("n0")], builtin())
         self.core.on_link(LinkEvent(0, time.monotonic(), LinkState.UP), time.time())
         self.frames = 0
@@ -73,7 +74,7 @@ class Wired:
 
     async def __aenter__(self) -> Wired:
         settings = PollSettings(interval_seconds=self.interval, pcie_interval_seconds=self.interval, root=str(self.root))
-        self.talk = Talk(settings, self, candidates=("python9",))
+        self.talk = Talk(settings, self, candidates=("python9",), more=self.more)
         pipe = asyncio.subprocess.PIPE
         self.process = await asyncio.create_subprocess_exec(
             *self.command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, cwd=self.root,

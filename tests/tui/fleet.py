@@ -46,7 +46,13 @@ class Node:
     still: bool = False
     """Nothing changes: the frames only say that the node lives."""
     name: str = "NVIDIA H100 80GB HBM3"
-    facts: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, object] = field(default_factory=dict)
+    jobs: list[str] | None = None
+    """Slurm jobs; None: the node does not say."""
+    released: bool = False
+    processes: list[dict[str, object]] | None = None
+    """Compute processes, each with its GPU's index under ``gpu``; None: nobody asked."""
+    process_error: str = ""
 
 
 class FleetSource:
@@ -67,6 +73,8 @@ class FleetSource:
         self.title = "demo"
         self.notes: tuple[str, ...] = ()
         self.asked: list[Request] = []
+        self.live = True
+        self.wished: set[int] = set()
         self._sequence = [0] * len(self.infos)
         self._counters: list[dict[tuple[int, str], float]] = [{} for _ in self.infos]
         self._last: list[dict[str, object] | None] = [None] * len(self.infos)
@@ -85,9 +93,15 @@ class FleetSource:
         """A plausible cost."""
         return OwnCost(0.034, 71 * 2**20)
 
+    def released(self, node: int) -> bool:
+        """Whether it was last asked to let go."""
+        return node in self.wished
+
     def request(self, request: Request) -> None:
         """Keep the request."""
         self.asked.append(request)
+        if request.node is not None and request.body.get("do") in {"release", "take"}:
+            (self.wished.add if request.body["do"] == "release" else self.wished.discard)(request.node)
 
     # -- moving on -----------------------------------------------------------------------------------------------
 
@@ -167,9 +181,22 @@ class FleetSource:
             "index": gpu, "pci": f"00000000:{0x10 + gpu:02X}:00.0", "name": node.name}} for gpu in listed]
         for name in GPU_MOVING + GPU_FIXED:
             columns[name] = [self._gpu_cell(node, gpu, name, rng) for gpu in listed]
-        return self._part(node, "gpu", 1.0, 6.0, {"gpu": _table(rows, columns, len(GPU_MOVING), full)})
+        moving = len(columns) if node.released else len(GPU_MOVING)
+        tables: dict[str, object] = {"gpu": _table(rows, columns, moving, full)}
+        if node.processes is not None:
+            listed = [{"k": f"GPU-{node.number:04x}-{one['gpu']}/{one['pid']}", "a": {
+                **{name: value for name, value in one.items() if name != "used"},
+                "gpu": f"GPU-{node.number:04x}-{one['gpu']}"}} for one in node.processes]
+            tables["process"] = _table(listed, {"mem_used": [one.get("used", 2**30) for one in node.processes]}, 1, full)
+            tables["process"]["e"] = node.process_error
+        part = self._part(node, "gpu", 1.0, 6.0, tables)
+        if node.released:
+            part |= {"st": "released", "e": "released by the operator"}
+        return part
 
     def _gpu_cell(self, node: Node, gpu: int, name: str, rng: random.Random) -> float | str:
+        if node.released:
+            return "!released by the operator"
         if gpu in node.lost:
             return "!GPU is lost"
         load = 0.03 if gpu in node.idle else min(1.0, max(0.0, node.busy + rng.gauss(0, 0.035)))
@@ -230,7 +257,7 @@ class FleetSource:
         nets = [{"k": "0000:05:00.0/ens5f0np0", "a": {"name": "ens5f0np0", "phys": True}},
                 {"k": "lo", "a": {"name": "lo", "phys": False}}]
         return self._part(node, "host", 1.0, 1.5, {
-            "node": _table([{"k": "", "a": {}}], values, len(HOST_MOVING), full), "net": _table(nets, net, 2, full)})
+            "node": _table([{"k": "", "a": {} if node.jobs is None else {"jobs": node.jobs}}], values, len(HOST_MOVING), full), "net": _table(nets, net, 2, full)})
 
     def _pcie(self, node: Node, full: bool) -> dict[str, object]:
         rows: list[dict[str, object]] = []

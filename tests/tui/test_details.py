@@ -27,7 +27,7 @@ class Source:
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
-        self.title, self.notes = "test", ()
+        self.title, self.notes, self.live = "test", (), False
 
     @property
     def snapshot(self) -> Snapshot | None:

@@ -10,6 +10,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from clustertop.demo.plan import owner, slurm_id
 from clustertop.probe.frames import Err
 from clustertop.signals.rdma_counters import files_of
 
@@ -69,6 +70,9 @@ class Machine:
     facts: dict[str, Attr]
     boot_seconds: float
     """The node's monotonic clock when the demo's is 0."""
+    node_rows: list[Row] = field(default_factory=list)
+    process_rows: list[Row] = field(default_factory=list)
+    """One compute process on each GPU, where a job runs."""
     gpu_rows: list[Row] = field(default_factory=list)
     gpu_fixed: list[Cell] = field(default_factory=list)
     pcie_rows: list[Row] = field(default_factory=list)
@@ -92,8 +96,11 @@ def build(node: PlannedNode, seed: int) -> Machine:
     }  # fmt: skip
     machine = Machine(node.name, facts, round(rng.uniform(3e5, 4e6), 3))
     idle = node.job < 0
+    machine.node_rows = [("", {"jobs": [] if idle else [slurm_id(node.job)]})]
     _pcie(machine, idle=idle)
     _gpus(machine, rng, idle=idle)
+    if not idle:
+        _processes(machine, node)
     _ports(machine, rng)
     _nets(machine)
     return machine
@@ -170,6 +177,16 @@ def _gpus(machine: Machine, rng: random.Random, *, idle: bool) -> None:
     for column in ("power_instant_mw", "retired_cor", "retired_unc", "retired_pending", "fan"):
         fixed[column] = Err("Not Supported")
     machine.gpu_fixed = [fixed[column] for column in GPU_FIXED for _ in range(GPUS)]
+
+
+def _processes(machine: Machine, node: PlannedNode) -> None:
+    user, command = owner(node.job)
+    for index, (key, _) in enumerate(machine.gpu_rows):
+        pid = 21_400 + 37 * index
+        machine.process_rows.append((f"{key}/{pid}", {
+            "gpu": key, "pid": pid, "user": user, "command": f"{command} --local-rank {index}",
+            "job": slurm_id(node.job), "job_kind": "slurm",
+        }))  # fmt: skip
 
 
 def _ports(machine: Machine, rng: random.Random) -> None:

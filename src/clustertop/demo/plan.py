@@ -12,6 +12,15 @@ _JOB_SIZES = (1, 2, 2, 4, 4, 8, 8, 16, 16, 32, 64)
 _IDLE_SHARE = 0.06
 
 
+_FIRST_JOB = 48_213
+_USERS = ("amara", "bjarne", "chidi", "dalia", "emeka", "farah")
+_COMMANDS = (
+    "python3 -u pretrain.py --config configs/70b.yaml --tp 8 --zero 1",
+    "python3 train.py --model vit-g --epochs 90 --amp",
+    "python3 finetune.py --base 8b --lora-rank 64",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedNode:
     """A node of the demo: its name, where it stands, and its job (-1: idle)."""
@@ -49,6 +58,16 @@ class Plan:
 
     nodes: tuple[PlannedNode, ...]
     jobs: tuple[Job, ...]
+
+
+def slurm_id(job: int) -> str:
+    """The number that Slurm gave to job *job* of the plan."""
+    return str(_FIRST_JOB + 7 * job)
+
+
+def owner(job: int) -> tuple[str, str]:
+    """User and command of job *job*."""
+    return _USERS[job % len(_USERS)], _COMMANDS[job % len(_COMMANDS)]
 
 
 def make_plan(count: int, seed: int) -> Plan:

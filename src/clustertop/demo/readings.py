@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from clustertop.demo import machine as fixed
 from clustertop.probe.frames import Err, Group, Table
+from clustertop.probe.gpu import RELEASED
 
 if TYPE_CHECKING:
     from clustertop.demo.faults import Placed
@@ -26,6 +27,9 @@ HUNG_CALL = "nvmlDeviceGetUtilizationRates"
 _NET_FIXED = fixed.net_fixed()
 _AER = fixed.PCIE_COLUMNS.index("aer_cor")
 _PORT_DOWN = (("state", "1: DOWN"), ("phys_state", "2: Polling"), ("rate", "10 Gb/sec (4X SDR)"))
+_USED = fixed.GPU_COLUMNS.index("mem_used") * fixed.GPUS
+DRIVER_BYTES = 600 << 20
+"""Of a GPU's memory in use, what is the driver's own."""
 _WIDTHS = fixed.GPU_COLUMNS.index("pcie_width") * fixed.GPUS
 
 
@@ -36,6 +40,10 @@ class Schedule:
     every: dict[str, float]
     due: dict[str, float] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
+    released: object = None
+    """True, or the console's time: the operator had the GPUs let go."""
+    processes_until: float | None = None
+    """Compute processes are listed until this moment of the demo's clock; None: nobody has asked yet."""
 
     def tick_seconds(self) -> float:
         """Return how often a frame is due."""
@@ -88,11 +96,32 @@ class Node:
             if hung is not None and before is not None:
                 before.st, before.w = "hung", f"{HUNG_CALL}(GPU {hung.device})"
                 continue
+            if name == "gpu" and schedule.released:
+                schedule.groups[name] = self._released(before, at, seconds)
+                continue
             if before is not None and before.t == at:
                 continue  # the cluster has not moved on: the same reading, under the same number
             count = before.n + 1 if before is not None else 1
-            schedule.groups[name] = Group(at, seconds, self._read(name), COST_MS[name], n=count)
+            tables = self._read(name)
+            if name == "gpu" and schedule.processes_until is not None:
+                tables["process"] = self._processes(tables["gpu"], asked=now < schedule.processes_until)
+            schedule.groups[name] = Group(at, seconds, tables, COST_MS[name], n=count)
         return schedule.groups
+
+    def _released(self, before: Group | None, at: float, seconds: float) -> Group:
+        tables = {}
+        if before is not None and "gpu" in before.tables:
+            rows, columns = self.machine.gpu_rows, fixed.GPU_COLUMNS
+            cells: list[Cell] = [Err(RELEASED)] * (len(rows) * len(columns))
+            tables["gpu"] = Table(rows, columns, cells)
+        count = before.n + 1 if before is not None else 1
+        return Group(at, seconds, tables, 0.0, "released", "", RELEASED, count)
+
+    def _processes(self, gpus: Table, *, asked: bool) -> Table:
+        rows = self.machine.process_rows if asked else []
+        used = gpus.cells[_USED : _USED + len(rows)]
+        cells: list[Cell] = [cell - DRIVER_BYTES if isinstance(cell, int | float) else cell for cell in used]
+        return Table(rows, ["mem_used"] if asked else [], cells)
 
     def _read(self, name: str) -> dict[str, Table]:
         if name == "gpu":
@@ -175,7 +204,7 @@ class Node:
         for column in _NET_FIXED:
             net += column
         return {
-            "node": Table([("", {})], fixed.NODE_COLUMNS, node),
+            "node": Table(self.machine.node_rows, fixed.NODE_COLUMNS, node),
             "net": Table(self.machine.net_rows, fixed.NET_COLUMNS, net),
         }
 

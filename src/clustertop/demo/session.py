@@ -152,6 +152,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
         self._buffer = self._buffer[header["z"] :]
         args = header.get("args")
         self._schedule = schedule(args if isinstance(args, dict) else {})
+        self._schedule.released = args.get("released") if isinstance(args, dict) else None
         if self._demo.interval is not None:
             self._schedule.every = {
                 name: self._demo.interval if name != "pcie" else every for name, every in self._schedule.every.items()
@@ -180,6 +181,12 @@ class Session(asyncssh.SSHServerSession[bytes]):
         elif what == "every" and self._schedule is not None and group in self._schedule.every:
             self._schedule.every[group] = seconds(request.get("seconds"))
             self._schedule.due.pop(group, None)
+        elif what in {"release", "take", "procs"} and self._schedule is not None and group in {None, "gpu"}:
+            if what == "procs":
+                self._schedule.processes_until = self._demo.now() + seconds(request.get("seconds"))
+            else:
+                self._schedule.released = (request.get("at") or True) if what == "release" else None
+            self._schedule.due.pop("gpu", None)
 
     def _tick(self) -> None:
         assert self._schedule is not None
@@ -205,7 +212,10 @@ class Session(asyncssh.SSHServerSession[bytes]):
             "cpu": 0.19 + self._ticks * _CPU_SECONDS, "rss": _RSS_BYTES, "nvml": _NVML_SECONDS, "ticks": self._ticks,
             "skipped": self._skipped,
         }  # fmt: skip
-        frame = self._encoder.encode(groups, machine.boot_seconds + now, time.time(), cost, machine.facts)
+        facts = machine.facts
+        if isinstance(plan.released, int | float) and not isinstance(plan.released, bool):
+            facts = {**facts, "gpus_released": float(plan.released)}
+        frame = self._encoder.encode(groups, machine.boot_seconds + now, time.time(), cost, facts)
         text = line(frame, self._nonce)
         if self._node.active("noisy-shell"):
             text = BETWEEN[self._ticks % len(BETWEEN)] + b"\x1b[0mnoise " + text[:-1] + AFTER + b"\n"

@@ -17,7 +17,7 @@ from clustertop.wire.ssh import Dialer, SshTransport
 from clustertop.wire.transport import REASON_LIMIT, PollSettings, Transport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from types import TracebackType
 
     from clustertop.clock import Clock
@@ -47,6 +47,8 @@ class Fleet:
         unchecked: names of the nodes whose host keys the operator has said not to check.
         body: compressed modules to run on the nodes; None: the probe's own.
         rng: where the jitter comes from.
+        per_poll: names of the nodes whose GPUs are held only while they are read.
+        released: by name of a node, when the operator had its GPUs let go (seconds since the epoch).
     """
 
     def __init__(
@@ -59,6 +61,8 @@ class Fleet:
         unchecked: Collection[str] = (),
         body: bytes | None = None,
         rng: random.Random | None = None,
+        per_poll: Collection[str] = (),
+        released: Mapping[str, float] | None = None,
     ) -> None:
         self._nodes = nodes
         self._settings = settings
@@ -66,6 +70,8 @@ class Fleet:
         self._clock = clock
         self._unchecked = frozenset(unchecked)
         self._body = body
+        self._per_poll = frozenset(per_poll)
+        self._released = dict(released or {})
         self._rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
         self._dialer: Dialer | None = None
         self._lax: Dialer | None = None
@@ -88,7 +94,7 @@ class Fleet:
         for index, node in enumerate(self._nodes):
             link = NodeLink(
                 index, self._maker(node, self._dialer_of(node)), settings, self._sink, self._clock, self._rng,
-                inbox,
+                inbox, self._more(node),
             )
             self.links.append(link)
             delay = self._rng.uniform(0.0, spread) if len(self._nodes) > 1 else 0.0
@@ -137,6 +143,12 @@ class Fleet:
         if dialer is None:
             raise RuntimeError("the fleet has not been started")
         return dialer
+
+    def _more(self, node: NodeInfo) -> dict[str, object]:
+        more: dict[str, object] = {"per_poll": True} if node.name in self._per_poll else {}
+        if node.name in self._released:
+            more["released"] = self._released[node.name]
+        return more
 
     def _maker(self, node: NodeInfo, dialer: Dialer) -> Callable[[Receiver, Callable[[], None]], Transport]:
         def make(receiver: Receiver, started: Callable[[], None]) -> Transport:

@@ -55,6 +55,7 @@ class NodeLink:
         clock: ours.
         rng: where the jitter comes from.
         inbox: where frames wait to be taken together; None: each is taken as it arrives.
+        more: what this node's probe is told beside the settings; ``released`` is what an operator asked for last.
     """
 
     __slots__ = (
@@ -69,6 +70,7 @@ class NodeLink:
         "_inbox",
         "_index",
         "_last",
+        "_more",
         "_noted",
         "_now",
         "_remark",
@@ -96,9 +98,11 @@ class NodeLink:
         clock: Clock,
         rng: random.Random | None = None,
         inbox: Inbox | None = None,
+        more: Mapping[str, object] | None = None,
     ) -> None:
         self._index = index
         self._inbox = inbox
+        self._more: dict[str, object] = dict(more or {})
         self.epoch = 0
         self._settings = settings
         self._sink = sink
@@ -157,8 +161,14 @@ class NodeLink:
         if body.get("do") == "retry":
             self._retry.set()
             return
-        if body.get("do") == "every":
-            self._wanted[body.get("group")] = body  # holds over a reconnect
+        what, of_gpus = body.get("do"), body.get("group", "gpu") == "gpu"
+        # These hold over a reconnect.
+        if what == "every":
+            self._wanted[body.get("group")] = body
+        elif what == "release" and of_gpus:
+            self._more["released"] = body.get("at") or True
+        elif what == "take" and of_gpus:
+            self._more.pop("released", None)
         self._transport.send(body)
 
     def on_payload(self, payload: bytes) -> None:
@@ -213,6 +223,7 @@ class NodeLink:
         self._base = -1
         self._bad = 0
         self.noise_sample = ""
+        transport.more = dict(self._more)
         try:
             await transport.open()
         except LinkFailure as failure:

@@ -18,7 +18,7 @@ from .xid import Xids
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Tuple
+    from typing import Any, Dict, List, Optional, Tuple
 
     from .files import Call, Tree
     from .frames import Attr, Cell, Row
@@ -43,6 +43,11 @@ def _give_back(ctypes: "Any") -> None:
         ctypes.CDLL(None).malloc_trim(0)
     except (OSError, AttributeError):
         pass
+
+
+def _time(value: object) -> "Optional[float]":
+    """Return *value* where it can be a time in seconds; True and the like are none."""
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 class RestartError(Exception):
@@ -73,11 +78,12 @@ class Gpu(object):
 class Gpus(object):
     """Reads tables ``gpu`` and, on request, ``process``. ``seconds`` is the time spent in NVML so far.
 
-    With *per_poll* NVML is started for each reading and shut down after it; *released*: nothing is held at first.
+    With *per_poll* NVML is started for each reading and shut down after it. With *released* nothing is held at first:
+    True, or the console's time at which the operator had them let go, which is only told on.
     """
 
     def __init__(
-        self, tree: "Tree", call: "Call", library: str = "", per_poll: bool = False, released: bool = False
+        self, tree: "Tree", call: "Call", library: str = "", per_poll: bool = False, released: object = False
     ) -> None:
         self.seconds = 0.0
         self.starting = False
@@ -86,7 +92,8 @@ class Gpus(object):
         self._call = call
         self._library = library
         self._per_poll = per_poll
-        self._released = released
+        self._released = bool(released)
+        self._since = _time(released)
         self._nvml: "Any" = None
         self._started = False
         self._retry_at = 0.0
@@ -103,12 +110,14 @@ class Gpus(object):
         self._processes = Processes(tree)
 
     def obey(self, request: "Dict[str, Any]", now: float) -> None:
-        """Do what an operator asks before the next reading: ``release``, ``take`` or ``procs``."""
+        """Do what an operator asks before the next reading: ``release``, since ``at``, ``take``, ``procs``."""
         what = request.get("do")
         if what == "release":
             self._released = True
+            self._since = _time(request.get("at"))
         elif what == "take":
             self._released = False
+            self._since = None
             self._retry_at = 0.0
         elif what == "procs":
             self._processes.want(now, request.get("seconds"))
@@ -196,7 +205,10 @@ class Gpus(object):
             # The devices are known, their values are not: no old value may pass for a new one.
             cells: "List[Cell]" = [Err(self._state[1])] * (len(self._rows) * len(COLUMNS))
             tables["gpu"] = Table(self._rows, COLUMNS, cells)
-        return Reading(tables, self._state[0], self._state[1], self._facts)
+        facts = self._facts
+        if self._released and self._since is not None:
+            facts = dict(facts, gpus_released=self._since)
+        return Reading(tables, self._state[0], self._state[1], facts)
 
     def _table(self, now: float) -> Table:
         gpus = self._gpus

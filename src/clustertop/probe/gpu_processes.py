@@ -72,24 +72,25 @@ class Processes(object):
 
     def want(self, now: float, seconds: object) -> None:
         """Read them for so many seconds from now on."""
+        if now >= self.until:
+            self._next = 0.0
         if isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and seconds > 0:
             self.until = now + min(float(seconds), MAX_SECONDS)
         else:
             self.until = now + 30.0
-        self._next = 0.0
 
     def table(
         self, now: float, nvml: "Any", ask: "Ask", gpus: "List[Tuple[int, str, Any]]"
     ) -> "Optional[Table]":
         """Return the table, from *gpus*, each (index, key, handle or None).
 
-        None where nobody has asked yet; empty again once the time is over.
+        None where nobody has asked yet; without rows and columns once the time is over.
         """
         if self._table is None and now >= self.until:
             return None
         if now >= self.until:
-            if self._table is not None and (self._table.rows or self._table.error):
-                self._table = Table([], COLUMNS, [])
+            if self._table is not None and self._table.columns:
+                self._table = Table([], [], [])
             return self._table
         if now < self._next and self._table is not None:
             return self._table

@@ -6,6 +6,7 @@ import sys
 
 from .files import Reading, reason
 from .frames import Err, Table
+from .jobs import Jobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Host(object):
 
     def __init__(self, tree: "Tree") -> None:
         self._tree = tree
+        self._jobs = Jobs(tree)
         self._facts: "Dict[str, Attr]" = {}
         self._listed = -RELIST_SECONDS
         self._looked = -SELDOM_SECONDS
@@ -51,7 +53,7 @@ class Host(object):
         if now - self._looked >= SELDOM_SECONDS:
             self._looked = now
             self._look(now)
-        node = Table([("", {})], list(_NODE), self._node())
+        node = Table([("", self._jobs.attrs(now))], list(_NODE), self._node())
         return Reading({"node": node, "net": self._net()}, facts=self._facts)
 
     def close(self) -> None:

@@ -464,8 +464,9 @@ def _reader(name: str, args: "Dict[str, Any]", call: Call) -> "Any":
     root = str(args.get("root") or "/")
     stable = bool(args.get("stable"))
     if name == "gpu":
-        held = bool(args.get("per_poll")), bool(args.get("released"))
-        return Gpus(Tree(root, call), call, str(args.get("nvml") or ""), *held)
+        return Gpus(
+            Tree(root, call), call, str(args.get("nvml") or ""), bool(args.get("per_poll")), args.get("released")
+        )
     if name == "pcie":
         return Pcie(Tree(root, call))
     return {"rdma": Rdma, "host": Host}[name](Tree(root, call, _keep(), stable))

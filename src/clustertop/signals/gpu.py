@@ -48,7 +48,7 @@ BUSY_RATIO = 0.5
 IDLE_RATIO = 0.05
 """Below this utilisation a low PCIe generation is power saving, whatever the performance state says."""
 STALLED_UTILIZATION_RATIO = 0.95
-"""From this utilisation on a GPU's power is compared with that of the node's others that are as busy."""
+"""From this utilisation on a GPU's power is compared with that of the others of its job, or node, that are as busy."""
 STALLED_POWER_RATIO = 0.5
 """Busy, but drawing less than this share of what the others draw: it waits inside a kernel (a collective)."""
 USED_BYTES = 1 << 30
@@ -154,8 +154,8 @@ METRICS = (
     Metric("nvlink_links_missing", "", "NVLinks fewer than the best GPU of the node has up", kind="derived"),
     Metric("persistence_off_gpus", "", "GPUs of the node without persistence mode, on the first of them",
            kind="derived"),
-    Metric("power_of_busy_peers_ratio", "ratio", "power, of the limit, over the median of the node's other GPUs that "
-           "are as busy", kind="derived"),
+    Metric("power_of_busy_peers_ratio", "ratio", "power, of the limit, over the median of the other GPUs that are as "
+           "busy: those of its job where that is known, else of its node", kind="derived"),
     Metric("busy_but_stalled", "", f"utilisation from {STALLED_UTILIZATION_RATIO:.0%} on, at less than "
            f"{STALLED_POWER_RATIO:.0%} of the power that the others draw", kind="derived"),
     Metric("utilization_below_peers_ratio", "ratio", "median utilisation of the node's busy GPUs minus this one's",
@@ -190,13 +190,18 @@ def reason_words(mask: float) -> list[str]:
     return words + ([hex(rest)] if rest else [])
 
 
-def derive(t: Columns, failed: NDArray[np.bool_], node_time: NDArray[np.float64] | None = None) -> None:
+def derive(
+    t: Columns, failed: NDArray[np.bool_], node_time: NDArray[np.float64] | None = None,
+    job: NDArray[np.int32] | None = None, fresh: NDArray[np.bool_] | None = None,
+) -> None:
     """Work out the derived columns of the GPU table in place.
 
     Args:
         t: the table.
         failed: [rows] True where the driver as a whole does not answer; then no single GPU is lost.
         node_time: [rows] the node's monotonic clock at the reading, seconds.
+        job: [rows] number of the GPU's job, negative where it is not known; None: no job is.
+        fresh: [rows] whether the reading is of now: a node that fell silent is nobody's peer; None: all are.
     """
     # MIG hides whole-GPU utilisation; say so instead of "not supported".
     mig = t.col("mig_mode") == 1
@@ -231,7 +236,7 @@ def derive(t: Columns, failed: NDArray[np.bool_], node_time: NDArray[np.float64]
     t.put("xid_level", np.array([xid.level(code) for code in worst])[which] if len(seen) else seen)
     t.put("nvlink_links_missing", _links_missing(t.row_node, t.col("nvlink_links_up")))
     t.put("persistence_off_gpus", _first_of_node(t.row_node, t.col("persistence_mode")))
-    _stalled(t)
+    _stalled(t, _peers(t.row_node, job), fresh)
 
 
 def _known(value: NDArray[np.float64], flag: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -283,15 +288,24 @@ def _first_of_node(node: NDArray[np.int32], mode: NDArray[np.float64]) -> NDArra
     return out
 
 
-def _stalled(t: Columns) -> None:
+def _peers(node: NDArray[np.int32], job: NDArray[np.int32] | None) -> NDArray[np.int64]:
+    """[rows] a number that GPUs with the same work share: their job where it is known, else their node."""
+    if job is None or len(job) != len(node):
+        return node.astype(np.int64)
+    return np.where(job >= 0, -1 - job.astype(np.int64), node.astype(np.int64))
+
+
+def _stalled(t: Columns, peers: NDArray[np.int64], fresh: NDArray[np.bool_] | None) -> None:
     """Compare the power of GPUs that are fully busy; in shares of their limits, so that unlike cards compare."""
     util = t.col("utilization_ratio")
     share = t.col("power_watts") / t.col("power_limit_watts")
     busy = (util >= STALLED_UTILIZATION_RATIO) & ~np.isnan(share)
+    if fresh is not None:
+        busy &= fresh
     ratio = np.full(util.shape, np.nan)
     rows = np.flatnonzero(busy)
-    order = rows[np.lexsort((share[rows], t.row_node[rows]))]
-    _, start, count = np.unique(t.row_node[order], return_index=True, return_counts=True)
+    order = rows[np.lexsort((share[rows], peers[rows]))]
+    _, start, count = np.unique(peers[order], return_index=True, return_counts=True)
     values = share[order]
     begin, others = np.repeat(start, count), np.repeat(count, count) - 1
     rank = np.arange(len(order)) - begin

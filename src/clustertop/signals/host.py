@@ -76,6 +76,7 @@ NODE = table("node", "host", "nodes", (
     Metric("gpus_present", "", "GPUs that answer", kind="derived", label="GPUs"),
     Metric("gpus_known", "", "GPUs seen or expected", kind="derived"),
     Metric("gpus_expected_missing", "", "GPUs fewer than the inventory expects", kind="derived"),
+    Metric("gpus_released_seconds", "s", "since the operator had the GPUs let go", kind="derived"),
     Metric("gpu_utilization_ratio", "ratio", "mean of the GPUs that tell", kind="derived", history=True, label="util"),
     Metric("gpu_power_watts", "W", "sum of the GPUs that tell", kind="derived", label="GPU power"),
     Metric("ports_expected", "", "RDMA ports that have been up", kind="derived", label="ports"),

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clustertop.model import Attr, LinkState, NodeInfo, Why
+from clustertop.model import Attr, LinkState, NodeInfo, Why, intern
 from clustertop.signals import gpu, host, pcie, rdma
 from clustertop.signals.units import pci_key
 from clustertop.store.history import History
+from clustertop.store.jobs import JobIndex
 from clustertop.store.layout import runs_index
 from clustertop.store.paths import PciePaths
 from clustertop.store.ports import Ports, judge_nodes
@@ -38,9 +39,10 @@ RELOAD_SECONDS = 60.0
 """After the GPU driver was away."""
 BACK_SECONDS = 1.0
 """A node's own clock that goes back by more than this began anew."""
-LISTS = frozenset({"path", "mig_layout"})
+LISTS = frozenset({"path", "mig_layout", "jobs"})
 """Attributes that are lists; "unclassified" is one too, but no node sends it."""
 _UNCHANGED = TablePart()
+_NOT_RELEASED = intern("not released")
 _NOT_READ = frozenset({"error", "released"})
 """States of a group in which no row is to blame for having no values."""
 _GROUP_COLUMNS = tuple(host.GROUP.index[name] for name in (
@@ -64,7 +66,7 @@ class _Node:
     """What is known of one node beside its columns; gathered into columns once a tick."""
 
     __slots__ = ("boot", "cpu_ratio", "facts", "frame_at", "frames", "group_rows", "interval", "memory", "numbers",
-                 "nvml", "offset", "probe_cpu", "reach", "reason", "state", "time", "told")
+                 "nvml", "offset", "probe_cpu", "processes", "reach", "reason", "released", "state", "time", "told")
 
     def __init__(self) -> None:
         self.state = LinkState.WAITING
@@ -78,6 +80,10 @@ class _Node:
         self.group_rows: dict[str, int] = {}
         self.told: dict[str, tuple[str, float, float, str, str]] = {}
         self.probe_cpu: tuple[float, float] | None = None
+        self.released = float("nan")
+        """When the operator had the GPUs let go, our monotonic clock; NaN while they are not."""
+        self.processes: str | None = None
+        """None: compute processes are not listed; else what is wrong with the list, empty if nothing is."""
 
 
 class Store:
@@ -105,6 +111,7 @@ class Store:
             [np.nan if (count := expect_gpus(node)) is None else float(count) for node in self.nodes])
         self._paths = PciePaths(self.tables["pcie"], self.tables["gpu"], self.nodes, expect_width, self.history)
         self._ports = Ports(self.tables["port"])
+        self._jobs = JobIndex(*(self.tables[name] for name in ("node", "gpu", "process")))
         self._tables_of = {
             group: tuple((spec.name, self.tables[spec.name]) for spec in SPECS if spec.group == group)
             for group in GROUPS
@@ -165,10 +172,28 @@ class Store:
                 tables = self._tables_of.get(name)
                 if tables is not None:
                     complete &= self._group(node, number, at, frame, name, part, tables)
+            gpus = frame.g.get("gpu")
+            if gpus is not None:
+                self._release(node, number, at, wall, gpus.st)
         except (ValueError, IndexError) as error:
             raise FrameError(clean(f"a frame that does not fit its own tables: {error}", 160)) from None
         self.generation += 1
         return complete
+
+    def _release(self, node: _Node, number: int, at: float, wall: float, state: str) -> None:
+        """Note whether the operator had the GPUs let go, and since when: a gap in the frames does not end that."""
+        if state == "wait" or (state != "released" and node.released != node.released):
+            return
+        for _, table in self._tables_of["gpu"]:
+            table.hold(number, state == "released")
+        if state != "released":
+            node.released = float("nan")
+            return
+        since = node.facts.get("gpus_released")
+        if isinstance(since, int | float) and not isinstance(since, bool) and 0 < since <= wall:
+            node.released = at - (wall - since)
+        elif node.released != node.released:
+            node.released = at
 
     def _facts(self, node: _Node, number: int, at: float, facts: Mapping[str, Attr]) -> None:
         node.facts = {clean(key, 40): _attr(value) for key, value in facts.items()}
@@ -203,12 +228,17 @@ class Store:
         if not moved and not full:
             return all(table.based_on(number, frame.b) for table_name, table in tables if table_name in part.tb)
         for table_name, table in tables:
+            if moved and part.st == "released":
+                # Also of rows that this probe has never seen: after a reconnect it begins without the GPUs.
+                table.stamp(number, read_at, part.t, part.iv)
             # A table whose values are all those of the last full frame is left out of a later one.
             table_part = part.tb.get(table_name, _UNCHANGED)
             if full:
                 if table_name not in part.tb:
                     continue
-                self._full(number, frame.q, table, table_part, gone=part.st == "ok" and not table_part.e)
+                # Where one GPU's processes cannot be listed, those of the others still are.
+                listed = not table_part.e or table_name == "process"
+                self._full(number, frame.q, table, table_part, gone=part.st == "ok" and listed)
             elif table.based_on(number, frame.b):
                 table.ingest_delta(number, table_part)
             else:
@@ -216,7 +246,18 @@ class Store:
                 continue
             if moved and part.st == "ok":
                 table.stamp(number, read_at, part.t, part.iv)
+        if name == "gpu":
+            self._processes(node, part, full=full)
         return complete
+
+    def _processes(self, node: _Node, part: GroupPart, *, full: bool) -> None:
+        table = part.tb.get("process")
+        if full:
+            node.processes = table.e if table is not None and table.c else None
+        elif node.processes is not None:
+            node.processes = table.e if table is not None else ""
+        if node.processes:
+            node.processes = clean(node.processes, 160)
 
     def _group_row(self, node: _Node, number: int, name: str, part: GroupPart, read_at: float) -> None:
         groups = self.tables["group"]
@@ -238,7 +279,7 @@ class Store:
         before = node.told.get(name)
         if told == before:
             return
-        if name == "gpu" and part.st == "ok" and before is not None and before[0] == "error":
+        if name == "gpu" and part.st == "ok" and before is not None and before[0] in _NOT_READ:
             self._reload[number] = node.frame_at + RELOAD_SECONDS
         node.told[name] = told
         state = host.GROUP_STATES.get(part.st, host.ERROR)
@@ -260,7 +301,7 @@ class Store:
             return
         rows = [_clean_row(row) for row in part.r or ()]
         if table.spec.name == "node":
-            rows = [Row("", {"name": self.nodes[number].name}) for _ in rows[:1]]
+            rows = [Row("", {**row.a, "name": self.nodes[number].name}) for row in rows[:1]]
         elif table.spec.name == "gpu":
             rows = [self._gpu_identity(number, row) for row in rows]
         elif table.spec.name == "pcie":
@@ -297,8 +338,11 @@ class Store:
         for table in self.tables.values():
             table.refresh()
         gpus, ports, nodes = (self.tables[name] for name in ("gpu", "port", "node"))
+        jobs = self._jobs.of([node.processes for node in self._nodes])
         unheard = np.isinf(gpus.read_at[: gpus.rows]) & ~gpus.present[: gpus.rows]
-        gpu.derive(gpus.columns, self._failed(gpus, "gpu") | unheard, gpus.node_time[: gpus.rows])
+        gpu.derive(gpus.columns, self._failed(gpus, "gpu") | unheard, gpus.node_time[: gpus.rows], jobs.gpu,
+                   gpus.fresh(now, self._freshness))
+        gpus.seal()
         self._paths.derive(now)
         rdma.derive(ports.columns, self._flags("port", lambda attrs: bool(attrs.get("physfn"))),
                     ~np.isinf(ports.read_at[: ports.rows]))
@@ -307,6 +351,8 @@ class Store:
         self._net()
         self._groups(now)
         self._node_table(nodes, gpus, now)
+        since = np.array([node.released for node in self._nodes])
+        nodes.columns.put("gpus_released_seconds", np.maximum(now - since, 0.0), _NOT_RELEASED)
         if self.history.due(now):
             self.history.push(now, {name: table.values[:, : table.rows] for name, table in self.tables.items()})
             self._paths.drops.sample(self.tables["pcie"].columns, now)
@@ -314,12 +360,13 @@ class Store:
 
     def view(self, now: float, wall: float) -> FleetView:
         """Return the frozen picture at *now* (our monotonic clock); call :meth:`tick` first."""
+        listed = [node.processes for node in self._nodes]
         return FleetView(
             self.generation, now, wall, self.nodes,
             {name: table.view(now, _KEEP.get(name, ()), self._freshness) for name, table in self.tables.items()},
             tuple(node.facts for node in self._nodes), tuple(node.reason for node in self._nodes), self.history,
             {"": self._settle.copy(), "gpu": np.fmax(self._settle, self._reload)},
-            self._paths.drops,
+            self._paths.drops, self._jobs.of(listed), tuple(listed),
         )
 
     def _failed(self, table: Table, group: str) -> np.ndarray:
@@ -387,9 +434,10 @@ class Store:
         presence = np.where(fresh, g.col("presence"), np.nan)
         known = np.bincount(owner, minlength=count).astype(float)
         present = np.bincount(owner[presence == gpu.PRESENT], minlength=count).astype(float)
-        heard = np.bincount(owner[fresh], minlength=count) > 0
+        listed = np.bincount(owner[fresh], minlength=count) > 0
+        heard = np.bincount(owner[fresh & ~gpus.held()], minlength=count) > 0
         known = np.fmax(known, self._expected_gpus)
-        t.put("gpus_known", np.where(heard | ~np.isnan(self._expected_gpus), known, np.nan))
+        t.put("gpus_known", np.where(listed | ~np.isnan(self._expected_gpus), known, np.nan))
         t.put("gpus_present", np.where(heard, present, np.nan))
         t.put("gpus_expected_missing",
               np.where(heard, np.maximum(self._expected_gpus - np.bincount(owner, minlength=count), 0), np.nan))

@@ -76,6 +76,7 @@ class Table:
         self.of_node: dict[int, list[int]] = {}
         self._layouts: dict[int, Layout] = {}
         self._stamps: dict[int, tuple[float, float, float, int]] = {}
+        self._held: set[int] = set()
         self.out_of_range = 0
         self.listed = 0
         """Grows whenever a row or its attributes change."""
@@ -195,6 +196,24 @@ class Table:
         self.labels[row] = label
         self._names = None
 
+    def hold(self, node: int, held: bool) -> None:
+        """From now on nothing is known of *node*'s rows, because the operator had them let go; or that is over."""
+        if held != (node in self._held):
+            (self._held.add if held else self._held.discard)(node)
+            self.changed = True
+
+    def held(self) -> NDArray[np.bool_]:
+        """[rows] those of which nothing is known because the operator had them let go."""
+        if not self._held:
+            return np.zeros(self.rows, np.bool_)
+        return np.isin(self.node[: self.rows], list(self._held))
+
+    def seal(self) -> None:
+        """Make what was worked out of the rows that are held unknown, too."""
+        if self._held:
+            rows = np.flatnonzero(self.held())
+            self.values[:, rows], self.why[:, rows] = np.nan, Why.RELEASED
+
     def _wipe(self, row: int) -> None:
         self.raw[:, row], self.raw_why[:, row] = np.nan, Why.NEVER_READ
         self.values[:, row], self.why[:, row] = np.nan, Why.NEVER_READ
@@ -257,7 +276,9 @@ class Table:
             store_rows.append(-1 if known is None else known)
         if gone:
             missing = set(self.of_node.get(node, ())) - set(store_rows)
-            changed |= any(self.present[row] for row in missing)
+            went = any(self.present[row] for row in missing)
+            changed |= went
+            self.listed += went
             lost = list(missing)
             self.present[lost] = False
             self.raw[:, lost], self.raw_why[:, lost] = np.nan, Why.MISSING
@@ -344,6 +365,7 @@ class Table:
         """Note when the readings of *node* that were just ingested were made."""
         reads = self._stamps.get(node, _NO_STAMP)[3]
         self._stamps[node] = (read_at, node_time, interval, reads + 1)
+        self.changed = True
 
     def _gather(self) -> None:
         """Spread the nodes' stamps over their rows; rows that a listing no longer has count its readings too."""
@@ -377,6 +399,9 @@ class Table:
             self.out_of_range += int(out.sum())
             values[out] = np.nan
             why[out] = Why.OUT_OF_RANGE
+        if self._held:
+            held = self.held()
+            values[:, held], why[:, held] = np.nan, Why.RELEASED
         if self.counter_names:
             self._advance()
 

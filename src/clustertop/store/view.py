@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from clustertop.model import Attr, NodeInfo
+    from clustertop.signals.jobs import Jobs
     from clustertop.signals.metric import TableSpec
     from clustertop.store.drops import WidthDrops
     from clustertop.store.history import History
@@ -114,6 +115,9 @@ class FleetView:
     Under the empty name, what holds for all of them."""
     drops: WidthDrops
     """Links that became narrower while we watched."""
+    jobs: Jobs
+    processes: tuple[str | None, ...]
+    """Per node: None where compute processes are not listed; else what is wrong with the list, empty if nothing is."""
 
     def settling_of(self, name: str) -> NDArray[np.float64]:
         """[rows of table *name*] until when they settle; a row about a group of readings, as that group does."""

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from textual.app import App
 from textual.widgets import Input
 
-from clustertop.model import Request
+from clustertop.model import LinkState, Request
 from clustertop.tui import terminal
 from clustertop.tui.commands import Palette
+from clustertop.tui.confirm import Confirm
 from clustertop.tui.heat import HEATS
 from clustertop.tui.help import HelpScreen
 from clustertop.tui.panes.alerts import AlertsPane
@@ -32,14 +33,24 @@ if TYPE_CHECKING:
     from clustertop.tui.widgets.table import Table
 
 
+LET_GO = (
+    "clustertop closes the driver library there, so that nvidia-smi -r works.",
+    "Until they are taken back, with the same key, nothing of these GPUs is",
+    "read or judged; that holds over reconnects and restarts of clustertop.",
+    "What else has them open (persistence daemon, DCGM, a job) stays open.",
+    "Nothing on the node is changed.",
+)
+TAKE = ("They are read and judged again, from the next reading on.",)
+
+
 class Acting(App[int]):
     """The actions; :class:`clustertop.tui.app.ConsoleApp` has the data and the drawing."""
 
     source: Source
     look: Look
     atlas: Atlas
-    panes: dict[str, Pane]
     picture: Picture | None
+    panes: dict[str, Pane]
     front: str
     filter_text: str
     paused_at: float | None
@@ -260,6 +271,61 @@ class Acting(App[int]):
         if node is not None:
             self.source.request(Request(node, {"do": "full"}))
             self.say(f"asked {self.atlas.names[node]} for a full reading")
+
+    def action_release(self) -> None:
+        """Let go of the GPUs of the node under the cursor, or take them back; asks first."""
+        node = self.panes[self.front].node()
+        if node is None:
+            self.say("no node under the cursor")
+            return
+        name = self.atlas.names[node]
+        if not self.source.live:
+            self.say("a recording: there is no node to ask")
+            return
+        held = not self.source.released(node)
+        question = Confirm(self.look, f"Let go of the GPUs of {name}?" if held else f"Take the GPUs of {name} back?",
+                           LET_GO if held else TAKE, "let go" if held else "take them back")
+        self.push_screen(question, lambda yes: self._release(node, release=held) if yes else None)
+
+    def _release(self, node: int, *, release: bool) -> None:
+        name = self.atlas.names[node]
+        self.source.request(Request(node, {"do": "release" if release else "take", "group": "gpu"}))
+        up = self.picture is not None and self.picture.link[node] == LinkState.UP
+        what = "to let go of its GPUs" if release else "to take its GPUs again"
+        then = "it comes back without its GPUs" if release else "it takes its GPUs when it is back"
+        self.say(f"asked {name} {what}" if up else f"{name} is not connected: {then}")
+
+    def action_by_job(self) -> None:
+        """Nodes under their jobs; or lines per job."""
+        pane = self.panes[self.front]
+        if isinstance(pane, FleetPane):
+            self.say(pane.toggle_by_job())
+        elif isinstance(pane, NodesPane):
+            self.say(pane.toggle_jobs())
+            self.call_after_refresh(self.draw_front)
+
+    def show_by_job(self, by_job: bool) -> None:
+        """The map by job, or by rack."""
+        pane = self.panes["fleet"]
+        if isinstance(pane, FleetPane) and pane.map.by_job != by_job:
+            self.say(pane.toggle_by_job())
+        self.action_screen_to("fleet")
+
+    def action_jobs_screen(self) -> None:
+        """The nodes, a line per job."""
+        pane = self.panes["nodes"]
+        if isinstance(pane, NodesPane) and pane.table is not pane.jobs:
+            pane.toggle_jobs()
+        self.action_screen_to("nodes")
+
+    def show_job(self, name: str) -> None:
+        """The nodes of one job."""
+        pane = self.panes["nodes"]
+        if isinstance(pane, NodesPane) and pane.table is pane.jobs:
+            pane.toggle_jobs()
+        self.filter_text = f"job:{name}"
+        self.action_screen_to("nodes")
+        self.draw()
 
     def action_theme(self) -> None:
         """The next theme."""

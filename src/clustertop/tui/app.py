@@ -12,6 +12,7 @@ from textual.containers import Vertical
 from textual.reactive import reactive
 from textual.widgets import ContentSwitcher, Input
 
+from clustertop.model import Request
 from clustertop.tui import terminal, theme
 from clustertop.tui.acting import Acting
 from clustertop.tui.actions import ALL, LISTS, SCREENS, WHERE, bindings, keys_for
@@ -25,6 +26,7 @@ from clustertop.tui.panes.gpu import GpuPane
 from clustertop.tui.panes.nodes import NodesPane
 from clustertop.tui.panes.outliers import OutliersPane
 from clustertop.tui.panes.pcie import PciePane
+from clustertop.tui.panes.processes import ASK_SECONDS, RENEW_SECONDS, may_ask
 from clustertop.tui.panes.rdma import RdmaPane
 from clustertop.tui.picture import Picture
 from clustertop.tui.source import Source
@@ -112,6 +114,8 @@ class ConsoleApp(Acting):
         self._new_at = time.monotonic()
         self._said: tuple[str, float] = ("", 0.0)
         self._tty = False
+        self._asking: tuple[int, float] | None = None
+        """The node whose processes were asked for last, and when."""
 
     def compose(self) -> ComposeResult:
         """Tabs, summary, the panes one over the other, the filter, the keys."""
@@ -121,7 +125,7 @@ class ConsoleApp(Acting):
             yield self.empty
             with ContentSwitcher(id="panes", initial="fleet"):
                 yield from self.panes.values()
-        yield Input(id="filter", placeholder="words in name, rack, label or state", select_on_focus=False)
+        yield Input(id="filter", placeholder="words in name, rack, job, label or state", select_on_focus=False)
         yield self.keys
 
     def on_mount(self) -> None:
@@ -155,7 +159,23 @@ class ConsoleApp(Acting):
                 and newest.view.at - shown.view.at >= self._least - LOOK_SECONDS / 2)):
             self._new_at = now
             self.snapshot = newest
+        self._ask_processes(now)
         self.draw_bars()
+
+    def _ask_processes(self, now: float) -> None:
+        """Have the node whose page is open list its processes; nobody else, and nobody any longer than that."""
+        pane, picture = self.panes["detail"], self.picture
+        if not isinstance(pane, DetailPane):
+            return
+        node = pane.number
+        pane.live = self.source.live
+        if self.front != "detail" or node is None or picture is None or not may_ask(picture, node):
+            self._asking = None
+            pane.asked = None
+        elif pane.live and (self._asking is None or self._asking[0] != node or now - self._asking[1] >= RENEW_SECONDS):
+            self._asking = (node, now)
+            pane.asked = pane.asked or now
+            self.source.request(Request(node, {"do": "procs", "seconds": ASK_SECONDS}))
 
     def watch_snapshot(self, snapshot: Snapshot | None) -> None:
         """Make the picture of a new snapshot and draw the pane in front."""
@@ -277,16 +297,22 @@ class ConsoleApp(Acting):
         """Show everything about one node."""
         pane = self.panes["detail"]
         assert isinstance(pane, DetailPane)
-        pane.number = node
+        if pane.number != node:
+            pane.number, pane.asked = node, None
         pane.page.scroll_to(y=0, animate=False)
         self.action_screen_to("detail")
 
     def action_open(self) -> None:
-        """Show the node under the cursor, or the GPU where lines are GPUs."""
+        """Show the node under the cursor; the GPU where lines are GPUs; of a job, its nodes."""
         pane = self.panes[self.front]
-        if isinstance(pane, NodesPane) and pane.table is pane.gpus:
-            self.action_gpu_page()
-            return
+        if isinstance(pane, NodesPane):
+            if pane.table is pane.gpus:
+                self.action_gpu_page()
+                return
+            job = pane.job()
+            if job:
+                self.show_job(job)
+                return
         node = pane.node()
         if node is not None:
             self.open_node(node)

@@ -12,6 +12,7 @@ import numpy as np
 from rich.cells import cell_len
 
 from clustertop.rules.outliers import LEAST_PEERS, LEAST_SHARE
+from clustertop.signals.jobs import NO_JOB, SEVERAL, UNKNOWN
 from clustertop.signals.pcie import kind
 from clustertop.signals.units import pci_key
 from clustertop.text import clean
@@ -20,8 +21,10 @@ from clustertop.tui.differences import Differences
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from clustertop.signals.jobs import Jobs
     from clustertop.store.view import FleetView, TableView
 
+_NO_JOB = {SEVERAL: "several jobs", NO_JOB: "no job", UNKNOWN: "job not known"}
 MAX_SLOTS = 16
 """Most GPUs or ports of one node that the fleet map shows."""
 NONE = -1
@@ -39,6 +42,11 @@ class Atlas:
         """Per node, in small letters: what a filter finds beside its state."""
         self.racks: tuple[tuple[str, tuple[int, ...]], ...] = ()
         """Racks in inventory order, with their nodes; nodes without one last, under an empty name."""
+        self.by_job: tuple[tuple[str, tuple[int, ...]], ...] = ()
+        """Nodes by the job that has them for itself, then those that are shared, idle, or of which it is not known."""
+        self.job_words: tuple[str, ...] = ()
+        """Per node, in small letters: what a filter finds of its jobs."""
+        self._jobs: object = None
         self.gpus: NDArray[np.intp] = np.full((0, 0), NONE, np.intp)
         """[nodes, slots] rows of the GPU table by index, NONE where there is none."""
         self.ports: NDArray[np.intp] = self.gpus
@@ -71,6 +79,9 @@ class Atlas:
             self.racks = tuple((rack, tuple(nodes)) for rack, nodes in racks.items())
             if loose:
                 self.racks += (("", tuple(loose)),)
+        if view.jobs is not self._jobs:
+            self._jobs = view.jobs
+            self._by_job(view.jobs)
         gpu, pcie, port = view["gpu"], view["pcie"], view["port"]
         moved = {name for name in ("gpu", "pcie", "port") if self._seen.get(name) is not view[name].attrs}
         if "gpu" in moved:
@@ -92,6 +103,15 @@ class Atlas:
             known = np.flatnonzero(self.gpu_pcie != NONE)
             self.pcie_gpu[self.gpu_pcie[known]] = known
         self._seen = {name: view[name].attrs for name in ("gpu", "pcie", "port")}
+
+    def _by_job(self, jobs: Jobs) -> None:
+        self.job_words = tuple(
+            "".join(f"job:{name} " for name in names or ()).lower() for names in jobs.of_node)
+        groups: dict[int, list[int]] = {}
+        for node, code in enumerate(jobs.node.tolist()):
+            groups.setdefault(code, []).append(node)
+        order = [*sorted(code for code in groups if code >= 0), *(code for code in _NO_JOB if code in groups)]
+        self.by_job = tuple((_NO_JOB.get(code) or jobs.names[code], tuple(groups[code])) for code in order)
 
     def labels(self, table: TableView) -> tuple[str, ...]:
         """Labels of *table* in small letters."""

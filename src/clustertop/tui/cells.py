@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from clustertop.tui.glyphs import Glyphs
     from clustertop.tui.widgets.lines import Line, Span
 
-_NOTHING = frozenset({Why.NOT_PROVIDED, Why.NOT_SUPPORTED, Why.NOT_JUDGED, Why.NO_PERMISSION, Why.FIRST_READING})
+_NOTHING = frozenset({Why.NOT_PROVIDED, Why.NOT_SUPPORTED, Why.NOT_JUDGED, Why.NO_PERMISSION, Why.FIRST_READING,
+                      Why.RELEASED})
 
 
 def value(table: TableView, name: str, row: int, style: str = "text") -> Span:

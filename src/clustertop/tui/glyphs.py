@@ -30,6 +30,7 @@ class Glyphs:
     critical: str
     stale: str
     lost: str
+    released: str
     ascending: str
     descending: str
     pointer: str
@@ -38,7 +39,8 @@ class Glyphs:
 
     def marks(self) -> tuple[str, ...]:
         """Every status mark."""
-        return (self.ok, self.unknown, self.info, self.warning, self.critical, self.stale, self.lost, self.ascending,
+        return (self.ok, self.unknown, self.info, self.warning, self.critical, self.stale, self.lost, self.released,
+                self.ascending,
                 self.descending, self.pointer, self.dot)
 
     def plain(self, text: str) -> str:
@@ -93,9 +95,9 @@ class Glyphs:
 
 
 UNICODE = Glyphs(False, ok="∙", unknown="?", info="i", warning="▴", critical="▮", stale="~", lost="X",
-                 ascending="▴", descending="▾", pointer="▸", dot="∙", more="…")
+                 released="◦", ascending="▴", descending="▾", pointer="▸", dot="∙", more="…")
 ASCII = Glyphs(True, ok=".", unknown="?", info="i", warning="!", critical="#", stale="~", lost="X",
-               ascending="^", descending="v", pointer=">", dot="-", more=">")
+               released="o", ascending="^", descending="v", pointer=">", dot="-", more=">")
 
 
 def utf8_locale() -> bool:

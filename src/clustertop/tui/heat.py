@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from clustertop.model import Why
 from clustertop.signals import gpu as gpus
 from clustertop.signals import rdma
 from clustertop.store.view import FRESH, STALE
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from clustertop.store.view import TableView
     from clustertop.tui.picture import Picture
 
-NOTHING, VALUE, UNKNOWN, OLD, LOST, UNJUDGED = 0, 1, 2, 3, 4, 5
+NOTHING, VALUE, UNKNOWN, OLD, LOST, UNJUDGED, RELEASED = 0, 1, 2, 3, 4, 5, 6
 """What stands in a cell."""
 STATES = ("t:ok", "t:info", "t:warning", "t:critical")
 
@@ -77,6 +78,7 @@ def _gpu(picture: Picture, column: NDArray[np.float64]) -> tuple[
     if len(table):
         gone = (table.col("presence") > gpus.PRESENT) | ~table.present
         code[(slots >= 0) & gone[slots]] = LOST
+        code[(slots >= 0) & (table.why_of("presence") == Why.RELEASED)[slots]] = RELEASED
     return value, code, late
 
 

@@ -33,6 +33,7 @@ def help_lines(look: Look) -> list[Line]:
         (glyphs.stale, "stale", "stale: the last reading is old, its value is not shown as if live"),
         (glyphs.unknown, "unknown", "unknown: could not be read; never shown as 0 or as ok"),
         (glyphs.lost, "lost", "lost: a GPU that does not answer or is no longer listed; a port that is down"),
+        (glyphs.released, "info", "released: the operator had the GPUs let go; not read, not judged"),
         ("-", "muted", "not provided by this device, or not judged"),
     ):
         out.append((("   ", "text"), (mark, style), (f"   {words}", "text")))

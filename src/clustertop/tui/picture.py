@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clustertop.model import LinkState, Severity
+from clustertop.clock import local_minute
+from clustertop.jobs import job_lines
+from clustertop.model import LinkState, Severity, Why
 from clustertop.quantity import duration
 from clustertop.signals import gpu as gpus
 from clustertop.store.view import STALE
@@ -17,17 +19,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from clustertop.core import Snapshot
+    from clustertop.jobs import JobLine
     from clustertop.model import Alert
     from clustertop.tui.atlas import Atlas
     from clustertop.tui.glyphs import Glyphs
 
-OK, INFO, WARNING, CRITICAL, UNKNOWN, SILENT, DOWN = 0, 1, 2, 3, 4, 5, 6
-"""States of a node; the first four are severities."""
+OK, INFO, WARNING, CRITICAL, UNKNOWN, SILENT, DOWN, RELEASED = 0, 1, 2, 3, 4, 5, 6, 7
+"""States of a node; the first four are severities. Released: the operator had its GPUs let go, and no alert fires."""
 SILENT_SECONDS = 6.0
 """A node whose last frame is older is drawn as stale."""
-WORDS = ("ok", "info", "warn", "CRIT", "unknown", "stale", "down")
-STYLES = ("ok", "info", "warning", "critical", "unknown", "stale", "critical")
-RANK = np.array([0, 2, 4, 6, 1, 3, 5], np.int8)
+WORDS = ("ok", "info", "warn", "CRIT", "unknown", "stale", "down", "released")
+STYLES = ("ok", "info", "warning", "critical", "unknown", "stale", "critical", "info")
+RANK = np.array([0, 2, 5, 7, 1, 4, 6, 3], np.int8)
 """Order of states from least to most urgent."""
 
 _SHORT = {
@@ -49,7 +52,8 @@ _JUDGED = {"pcie": "path_width_lanes", "port": "link"}
 def mark(glyphs: Glyphs, state: int) -> str:
     """The glyph of a state."""
     critical = glyphs.critical
-    return (glyphs.ok, glyphs.info, glyphs.warning, critical, glyphs.unknown, glyphs.stale, critical)[state]
+    return (glyphs.ok, glyphs.info, glyphs.warning, critical, glyphs.unknown, glyphs.stale, critical,
+            glyphs.released)[state]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,8 @@ class Totals:
     """Nodes that have answered or failed at least once."""
     gpus_present: int
     gpus_known: int
+    gpus_released: int
+    """Of these, the ones that the operator had let go."""
     utilization_ratio: float | None
     power_watts: float | None
     power_partial: bool
@@ -142,17 +148,30 @@ class Picture:
             out[node] = max(alert.severity for alert in alerts)
         link = np.nan_to_num(self.view["node"].col("link_state")).astype(np.int8)
         age = self.view["node"].col("frame_age_seconds")
+        out[(out < WARNING) & ~np.isnan(self.released)] = RELEASED
         with np.errstate(invalid="ignore"):
             out[age > SILENT_SECONDS] = SILENT
         out[(link != LinkState.UP) | np.isnan(age)] = UNKNOWN
         out[np.isin(link, _FAILED_CODES)] = DOWN
         return out
 
+    @cached_property
+    def released(self) -> NDArray[np.float64]:
+        """[nodes] seconds since the operator had the GPUs let go; NaN where they are not."""
+        return self.view["node"].col("gpus_released_seconds")
+
+    @cached_property
+    def jobs(self) -> dict[str, JobLine]:
+        """The jobs by name."""
+        return {line.name: line for line in job_lines(self.snapshot)}
+
     def words_of(self, node: int) -> str:
         """The state of *node* in words, as shown beside the glyph."""
         state = int(self.state[node])
         if state <= CRITICAL:
             return WORDS[state]
+        if state == RELEASED:
+            return f"released {local_minute(self.view.wall - float(self.released[node]))}"
         if state == SILENT:
             return f"stale {duration(float(self.view['node'].col('frame_age_seconds')[node]))}"
         link = self.link[node]
@@ -162,11 +181,14 @@ class Picture:
 
     @cached_property
     def _found(self) -> list[NDArray[np.bool_]]:
-        """Per term: the nodes it finds by name, rack, leaf, group or state."""
+        """Per term: the nodes it finds by name, rack, leaf, group, job or state."""
         if not self.terms:
             return []
-        words = [f"{fixed} {self.words_of(node).lower()}" for node, fixed in enumerate(self.atlas.words)]
-        return [np.array([term in text for text in words], np.bool_) for term in self.terms]
+        words = [f"{fixed} {jobs} {self.words_of(node).lower()}" for node, (fixed, jobs) in enumerate(
+            zip(self.atlas.words, self.atlas.job_words, strict=True))]
+        # A job is found by its whole number only: 471 is not 4711.
+        return [np.array([(f"{term} " if term.startswith("job:") else term) in text for text in words], np.bool_)
+                for term in self.terms]
 
     @cached_property
     def shown_nodes(self) -> NDArray[np.bool_]:
@@ -209,7 +231,8 @@ class Picture:
         return Totals(
             len(self.view.nodes), int(up.sum()), int((self.state == SILENT).sum()), int(tried.sum()),
             int((present & fresh).sum()),
-            int(max(np.nansum(known), len(gpu))), _mean(util), _sum(power),
+            int(max(np.nansum(known), len(gpu))), int((gpu.why_of("presence") == Why.RELEASED).sum()),
+            _mean(util), _sum(power),
             bool(np.isnan(power).any()) or int((present & fresh).sum()) < len(gpu), _least(age[up]), _most(age[up]),
             _mean(cpu[up]), _most(cpu[up]),
             (level.count(Severity.CRITICAL), level.count(Severity.WARNING), level.count(Severity.INFO)),

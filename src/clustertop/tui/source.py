@@ -31,6 +31,15 @@ class Source(Protocol):
         """What watching costs here; None before it is known."""
         ...
 
+    @property
+    def live(self) -> bool:
+        """Whether there are probes that can be asked."""
+        ...
+
+    def released(self, node: int) -> bool:
+        """Whether the operator wants the GPUs of *node* let go, whether or not they are yet."""
+        ...
+
     def request(self, request: Request) -> None:
         """Pass a request to a node's probe; where there are no probes it does nothing."""
         ...

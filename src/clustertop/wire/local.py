@@ -43,6 +43,7 @@ class LocalTransport:
         if candidates is None:
             candidates = (shlex.quote(sys.executable), *bundle.CANDIDATES)
         self._candidates = tuple(candidates)
+        self.more: Mapping[str, object] = {}
         self._run: _Run | None = None
 
     async def open(self) -> None:
@@ -50,7 +51,7 @@ class LocalTransport:
         await self.close()
         if self._started is not None:
             self._started()
-        talk = Talk(self._settings, self._receiver, self._body, self._candidates)
+        talk = Talk(self._settings, self._receiver, self._body, self._candidates, self.more)
         limit = self._settings.start_timeout_seconds
         try:
             async with asyncio.timeout(limit):

@@ -82,10 +82,12 @@ class ShProbe:
         nonce: of this connection.
         write: sends bytes to the node.
         deliver: gets each frame's text.
+        released: the operator had the GPUs let go: True, or our time at which.
     """
 
     def __init__(
-        self, settings: PollSettings, nonce: str, write: Callable[[bytes], None], deliver: Callable[[bytes], None]
+        self, settings: PollSettings, nonce: str, write: Callable[[bytes], None], deliver: Callable[[bytes], None],
+        released: object = None,
     ) -> None:
         self._settings = settings
         self._nonce = nonce
@@ -98,6 +100,7 @@ class ShProbe:
         self._uptime_at = 0.0
         self._clock = 0.0
         self._released = False
+        self._since: object = None
         self._wall_offset: float | None = None
         self._heard = False
         self._framed = False
@@ -108,6 +111,8 @@ class ShProbe:
             "pcie": _Asked(Pcie(), max(settings.pcie_interval_seconds, every), PCIE_LIST_SECONDS),
             "gpu": _Asked(Gpus(), max(every, SMI_SECONDS), 0.0),
         }
+        if released:
+            self._release(True, released)
 
     def send_script(self) -> None:
         """Send the script; :meth:`start` is for when it has said that it runs."""
@@ -133,17 +138,17 @@ class ShProbe:
             self.stop()
             self._write(b"stop\n")
         elif what in ("release", "take") and body.get("group", "gpu") == "gpu":
-            self._release(what == "release")
+            self._release(what == "release", body.get("at"))
         elif what == "every":
             asked, seconds = self._groups.get(str(body.get("group"))), body.get("seconds")
             if asked is not None and isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds > 0:
                 asked.interval = asked.effective = min(max(float(seconds), 0.1), 3600.0)
                 asked.due = min(asked.due, self._loop.time() + asked.interval)
 
-    def _release(self, released: bool) -> None:
+    def _release(self, released: bool, since: object) -> None:
         """Between two nvidia-smi nothing is held; to let go is to start no more of them."""
         asked = self._groups["gpu"]
-        self._released = released
+        self._released, self._since = released, since
         if released:
             asked.reader.let_go(RELEASED)
             asked.state, asked.error = asked.reader.state, asked.reader.error
@@ -166,13 +171,23 @@ class ShProbe:
             self._frame()
         self._framed = False
         for name, asked in self._groups.items():
-            if asked.asked_at is None and asked.due <= now and not (self._released and name == "gpu"):
-                self._ask(name, asked, now)
+            if asked.asked_at is None and asked.due <= now:
+                if self._released and name == "gpu":
+                    self._still_released(asked, now)
+                else:
+                    self._ask(name, asked, now)
                 asked.due += asked.effective
                 if asked.due <= now:
                     asked.due = now + asked.effective
         least = min(asked.interval for asked in self._groups.values())
         self._timer = self._loop.call_later(least, self._tick)
+
+    def _still_released(self, asked: _Asked, now: float) -> None:
+        """What is released says so at its interval: that is neither an error nor old."""
+        asked.number += 1
+        self._heard = True
+        if self._uptime is not None:
+            asked.time = self._uptime + (now - self._uptime_at)
 
     def _ask(self, name: str, asked: _Asked, now: float) -> None:
         asked.asked_at = now
@@ -261,6 +276,8 @@ class ShProbe:
                     group.t = clock - (now - asked.asked_at)
             groups[name] = group
         facts["probe"] = "sh"
+        if self._released and isinstance(self._since, int | float) and not isinstance(self._since, bool):
+            facts["gpus_released"] = float(self._since)
         wall = clock + self._wall_offset if self._wall_offset is not None else 0.0
         frame = self._encoder.encode(groups, clock, wall, {}, facts)
         self._deliver(json.dumps(frame, separators=(",", ":")).encode("ascii"))

@@ -26,6 +26,7 @@ class Talk:
         receiver: gets payloads and noise.
         body: compressed modules to run; None: the probe's own.
         candidates: where a Python is looked for.
+        more: arguments of this node's probe beside the settings: ``per_poll``, ``released``.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class Talk:
         receiver: Receiver,
         body: bytes | None = None,
         candidates: Iterable[str] = bundle.CANDIDATES,
+        more: Mapping[str, object] | None = None,
     ) -> None:
         self.nonce = bundle.new_nonce()
         self.python = ""
@@ -45,6 +47,7 @@ class Talk:
         self._write: Callable[[bytes], None] | None = None
         self._body = body
         self._candidates = candidates
+        self._more = dict(more or {})
         self._framer = Framer(self.nonce, receiver.on_payload, self._on_word, receiver.on_noise)
         self.feed = self._framer.feed
         """Takes the next bytes of the probe's stdout."""
@@ -100,13 +103,14 @@ class Talk:
         word, _, rest = line.partition(b" ")
         if word == b"ready" and not self.python and self._write is not None:
             self.python = clean(rest, 40) or "?"
-            args = bundle.probe_args(self._settings, self.nonce)
+            args = {**bundle.probe_args(self._settings, self.nonce), **self._more}
             self._write(bundle.bundle(args, self._body))
             if not self.ready.done():
                 self.ready.set_result(None)
         elif word == b"nopython" and self._sh is None and self._write is not None:
             # The shell has read the launcher to its end and waits for the next command: that is the other probe.
-            self._sh = ShProbe(self._settings, self.nonce, self._write, self._receiver.on_payload)
+            self._sh = ShProbe(self._settings, self.nonce, self._write, self._receiver.on_payload,
+                               self._more.get("released"))
             self._framer.redirect(self._sh.on_payload)
             self._sh.send_script()
         elif word == b"shready" and self._sh is not None and not self.ended.done():

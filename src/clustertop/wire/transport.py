@@ -91,6 +91,9 @@ class Receiver(Protocol):
 class Transport(Protocol):
     """A way to one node's probe. It may be opened again after it has ended."""
 
+    more: Mapping[str, object]
+    """What the next probe is told beside the settings: ``per_poll``, ``released``."""
+
     async def open(self) -> None:
         """Start a probe and return once it is ready.
 

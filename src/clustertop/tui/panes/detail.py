@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from clustertop.model import Why
+from clustertop.plain import released_words
 from clustertop.quantity import duration
 from clustertop.signals import gpu as gpus
 from clustertop.signals import host
@@ -13,6 +16,7 @@ from clustertop.tui import devices, ports
 from clustertop.tui.cells import severity, title, value
 from clustertop.tui.machine import interval, machine_lines, probe_lines, unknown_lines
 from clustertop.tui.panes.base import Pane
+from clustertop.tui.panes.processes import process_lines
 from clustertop.tui.picture import STYLES, mark
 from clustertop.tui.widgets.table import Document, Table
 
@@ -36,6 +40,9 @@ class DetailPane(Pane):
         super().__init__(look, id=id)
         self.page = Document(look, id="page")
         self.number: int | None = None
+        self.live = True
+        self.asked: float | None = None
+        """When the processes of this node were first asked for, :func:`time.monotonic`."""
         self.page.remake = self.draw
 
     def compose(self) -> ComposeResult:
@@ -63,6 +70,10 @@ class DetailPane(Pane):
         out: list[Line] = [self._head(picture, node)]
         if picture.view.link_reasons[node]:
             out.append(((f" {picture.view.link_reasons[node]}", STYLES[int(picture.state[node])]),))
+        released = released_words(picture.view, node)
+        if released:
+            out.append(((f" {self.look.glyphs.released} {released}", "info"),
+                        (f"   not read, not judged{'; x takes them back' if self.live else ''}", "muted")))
         bad = picture.snapshot.bad_frames.get(node)
         if bad:
             out.append(((f" its last frame could not be used: {bad}", "warning"),))
@@ -76,24 +87,35 @@ class DetailPane(Pane):
         out += self._differs(picture, node)
         wide = self.page.wide
         for section in (machine_lines(picture, node, wide), probe_lines(picture, node, wide),
-                        self._groups(picture, node), self._gpus(picture, node),
+                        self._groups(picture, node), self._gpus(picture, node), self._processes(picture, node),
                         self._ports(picture, node), self._pcie(picture, node), self._net(picture, node),
                         unknown_lines(picture, node, wide), self._facts(picture, node)):
-            out.append(())
-            out += section
+            if section:
+                out.append(())
+                out += section
         return out
 
     def _head(self, picture: Picture, node: int) -> Line:
         info, state = picture.view.nodes[node], int(picture.state[node])
         where = "  ".join(text for text in (
             f"rack {info.rack}" if info.rack else "", f"leaf {info.leaf}" if info.leaf else "",
-            f"host {info.host}" if info.host and info.host != info.name else "", " ".join(f"@{g}" for g in info.groups),
+            f"host {info.host}" if info.host and info.host != info.name else "", _jobs(picture, node),
+            " ".join(f"@{g}" for g in info.groups),
         ) if text)
         age = picture.view["node"].value("frame_age_seconds", node)
         seen = "never heard of" if age is None else f"last frame {duration(age)} ago"
         return ((f" {picture.atlas.names[node]}  ", "title"),
                 (f"{mark(self.look.glyphs, state)} {picture.words_of(node)}", STYLES[state]),
                 (f"  {where}  {seen}", "muted"))
+
+    def _processes(self, picture: Picture, node: int) -> list[Line]:
+        if not self._has_gpus(picture, node):
+            return []
+        asked = None if self.asked is None else time.monotonic() - self.asked
+        return process_lines(picture, node, self.look, asked, self.live, self.page.wide)
+
+    def _has_gpus(self, picture: Picture, node: int) -> bool:
+        return bool(len(picture.atlas.gpus)) and bool((picture.atlas.gpus[node] >= 0).any())
 
     def _facts(self, picture: Picture, node: int) -> list[Line]:
         facts = picture.view.facts[node]
@@ -139,10 +161,11 @@ class DetailPane(Pane):
         if not slots:
             known = picture.view["group"].row_of(node, "gpu")
             state = picture.view["group"].value("group_state", known) if known is not None else None
-            return [title(" GPUs", "no GPU on this node" if state == host.OFF else "none known")]
-        trend = 0 if wide < 88 else min(16, (wide - 82) // 3)
+            words = {host.OFF: "no GPU on this node", host.RELEASED: "released"}
+            return [title(" GPUs", words.get(int(state), "none known") if state is not None else "none known")]
+        trend = 0 if wide < 89 else min(16, (wide - 83) // 3)
         gap = trend + 1 if trend else 0
-        head = f"   {'GPU':<7}{'state':<10}{'util':>9} {'':{gap}}{'power':>8} {'':{gap}}{'temp':>7} {'':{gap}}"
+        head = f"   {'GPU':<7}{'state':<11}{'util':>9} {'':{gap}}{'power':>8} {'':{gap}}{'temp':>7} {'':{gap}}"
         head += f"{'used':>9}{'SM':>9}  {'link':<12}"
         out: list[Line] = [title(" GPUs", ", ".join(sorted(names))), ((head, "head"),)]
         out += [self._gpu(picture, row, trend) for row in slots]
@@ -155,12 +178,14 @@ class DetailPane(Pane):
         presence = table.value("presence", row)
         if presence in {gpus.LOST, gpus.MISSING}:
             state: Span = (f"{glyphs.lost} {'LOST' if presence == gpus.LOST else 'MISSING'}", "critical")
+        elif table.why_of("presence")[row] == Why.RELEASED:
+            state = (f"{glyphs.released} released", "info")
         elif presence is None:
             state = (f"{glyphs.stale} stale", "stale")
         else:
             state = severity(glyphs, int(picture.gpu_severity[row]))
         limit = table.value("power_limit_watts", row) or 700.0
-        spans: list[Span] = [(f"   {table.labels[row]:<7}", "text"), (f"{state[0]:<10}", state[1])]
+        spans: list[Span] = [(f"   {table.labels[row]:<7}", "text"), (f"{state[0]:<11}", state[1])]
         for column, width, lo, hi in (("utilization_ratio", 9, 0.0, 1.0), ("power_watts", 8, 0.0, limit),
                                       ("temperature_celsius", 7, 20.0, 95.0)):
             text, style = value(table, column, row)
@@ -261,6 +286,14 @@ class DetailPane(Pane):
             return ""
         later = order[order > self.number] if by > 0 else order[order < self.number][::-1]
         self.number = int(later[0]) if len(later) else int(order[0 if by > 0 else -1])
+        self.asked = None
         self.page.scroll_to(y=0, animate=False)
         self.draw()
         return self.picture.atlas.names[self.number]
+
+
+def _jobs(picture: Picture, node: int) -> str:
+    names = picture.view.jobs.of_node[node]
+    if names is None:
+        return ""
+    return f"job{'s' if len(names) > 1 else ''} {', '.join(names)}" if names else "no job"

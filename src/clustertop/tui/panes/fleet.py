@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from clustertop.plain import released_words
 from clustertop.quantity import duration
 from clustertop.tui.cells import severity
 from clustertop.tui.heat import HEATS
@@ -100,10 +101,15 @@ class FleetPane(Pane):
         room = self.legend.wide - sum(len(text) for text, _ in out)
         tail: list[list[Span]] = [[(f"{glyphs.plain(metric.legend)}  ", "muted")]] if self.map.dense else []
         tail += [[(glyphs.lost, "lost"), (" lost  " if metric.things == "GPU" else " down  ", "muted")],
-                 [(glyphs.unknown, "unknown"), (" unknown  ", "muted")], [(glyphs.stale, "stale"), (" stale", "muted")]]
+                 [(glyphs.unknown, "unknown"), (" unknown  ", "muted")],
+                 *([[(glyphs.released, "info"), (" released  ", "muted")]] if self._any_released() else []),
+                 [(glyphs.stale, "stale"), (" stale", "muted")]]
         while tail and room < sum(len(text) for group in tail for text, _ in group):
             tail.pop()
         return (*out, *(piece for group in tail for piece in group))
+
+    def _any_released(self) -> bool:
+        return self.picture is not None and self.picture.totals.gpus_released > 0
 
     def draw_line(self) -> None:
         """One line on the node under the cursor: its state and its worst alert."""
@@ -120,6 +126,9 @@ class FleetPane(Pane):
         if state in {DOWN, UNKNOWN}:
             out.append((f" {picture.words_of(node)}: {picture.view.link_reasons[node]}"
                         if picture.view.link_reasons[node] else f" {picture.words_of(node)}", "text"))
+        released = released_words(picture.view, node)
+        if released and state != DOWN:
+            out.append((f" {released}", "info"))
         alerts = picture.alerts_of.get(node, [])
         if alerts and state != DOWN:
             first = alerts[0]
@@ -153,6 +162,15 @@ class FleetPane(Pane):
         self.draw()
         return self.map.metric.title
 
+    def toggle_by_job(self) -> str:
+        """Nodes under their jobs, or under their racks."""
+        self.map.by_job = not self.map.by_job
+        self.draw()
+        if not self.map.by_job:
+            return "nodes by rack"
+        known = self.picture is not None and any(jobs is not None for jobs in self.picture.view.jobs.of_node)
+        return "nodes by job" if known else "no job is known: no Slurm cgroups on these nodes"
+
     def cycle_density(self) -> str:
         """Numbers, dense, or whichever fits."""
         self.map.density = (self.map.density + 1) % len(DENSITIES)
@@ -163,11 +181,11 @@ class FleetPane(Pane):
         """Go to the next node that is not ok; returns what to say if there is none."""
         if self.picture is None:
             return ""
-        nodes = [node for _, mine in self.picture.atlas.racks for node in mine
+        nodes = [node for _, mine in self.map.groups() for node in mine
                  if self.picture.shown_nodes[node] and self.picture.state[node] > 1]
         if not nodes:
             return "every node shown is ok"
-        order = [node for _, mine in self.picture.atlas.racks for node in mine]
+        order = [node for _, mine in self.map.groups() for node in mine]
         place = {node: at for at, node in enumerate(order)}
         here = place.get(self.map.node if self.map.node is not None else -1, -1)
         after = [node for node in nodes if (place[node] - here) * step > 0]

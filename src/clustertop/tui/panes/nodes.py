@@ -1,4 +1,4 @@
-"""Screen 3: a line per node, or a line per GPU."""
+"""Screen 3: a line per node, per GPU, or per job."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from clustertop.model import Why
+from clustertop.plain import released_words
 from clustertop.signals import gpu as gpus
+from clustertop.signals.jobs import NO_JOB
 from clustertop.tui import devices
 from clustertop.tui.cells import number, severity, value
 from clustertop.tui.panes.base import Pane
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from textual.app import ComposeResult
 
+    from clustertop.jobs import JobLine
     from clustertop.tui.picture import Picture
     from clustertop.tui.widgets.heatmap import HeatMap
     from clustertop.tui.widgets.lines import Look, Span
@@ -44,6 +48,8 @@ def _gpus(picture: Picture, node: int) -> Span:
     known = picture.view["node"].value("gpus_known", node)
     if known is None:
         return ("-", "muted") if picture.state[node] <= CRITICAL else ("?", "unknown")
+    if picture.released[node] == picture.released[node]:
+        return (f"-/{known:.0f}", "info")
     present = picture.gpus_answering[node]
     if present != present:
         return (f"?/{known:.0f}", "unknown")
@@ -55,13 +61,43 @@ def _note(picture: Picture, node: int) -> Span:
         return (picture.view.link_reasons[node] or picture.words_of(node), "muted")
     alerts = picture.alerts_of.get(node)
     if not alerts:
-        return ("", "muted")
+        return (released_words(picture.view, node), "info")
     more = f"  +{len(alerts) - 1}" if len(alerts) > 1 else ""
     return (f"{alerts[0].thing.label}: {alerts[0].message}{more}", "text")
 
 
+def _job(picture: Picture, node: int) -> Span:
+    """The job of a node; how many it has; ``-`` for none, ``?`` where that is not known."""
+    jobs = picture.view.jobs
+    code, names = int(jobs.node[node]), jobs.of_node[node]
+    if names is None:
+        return ("?", "unknown")
+    if code >= 0:
+        return (jobs.names[code], "text")
+    return ("-", "muted") if code == NO_JOB else (f"{len(names)} jobs", "text")
+
+
+def _gpu_job(picture: Picture, row: int) -> Span:
+    jobs = picture.view.jobs
+    code = int(jobs.gpu[row])
+    return (jobs.names[code], "text") if code >= 0 else ("-", "muted") if code == NO_JOB else ("?", "unknown")
+
+
+def _line(picture: Picture, row: int) -> JobLine:
+    return picture.jobs[picture.view.jobs.names[row]]
+
+
+def _worst_alert(picture: Picture, row: int) -> Span:
+    first = [alerts[0] for node in picture.view.jobs.members[row].tolist() if (alerts := picture.alerts_of.get(node))]
+    if not first:
+        return ("", "muted")
+    worst = min(first, key=lambda alert: (-alert.severity, alert.since))
+    named = (worst.thing.key in {"", "*"} or not worst.thing.node or worst.message.startswith(worst.thing.label))
+    return (f"{worst.where} {worst.message if named else f'{worst.thing.label}: {worst.message}'}", "text")
+
+
 class NodesPane(Pane):
-    """Nodes, or GPUs."""
+    """Nodes, GPUs, or jobs."""
 
     TITLE: ClassVar[str] = "Nodes"
 
@@ -70,7 +106,9 @@ class NodesPane(Pane):
         self.sums = Sums()
         self.nodes: Table[Picture] = Table(look, self._node_columns(), id="node-table")
         self.gpus: Table[Picture] = Table(look, self._gpu_columns(), id="gpu-table")
-        self.gpus.display = False
+        self.jobs: Table[Picture] = Table(look, self._job_columns(), id="job-table",
+                                          identity=lambda p, r: p.view.jobs.names[r])
+        self.gpus.display = self.jobs.display = False
 
     def _node_columns(self) -> tuple[Column[Picture], ...]:
         glyphs, sums = self.look.glyphs, self.sums
@@ -86,6 +124,8 @@ class NodesPane(Pane):
                     return number(amount, unit)
                 if p.state[r] == SILENT:
                     return ("~", "stale")
+                if table == "gpu" and p.released[r] == p.released[r]:
+                    return ("-", "muted")
                 return ("-", "muted") if p.state[r] <= CRITICAL and not p.stale(table, r) else ("?", "unknown")
 
             return Column(name, width, cell, lambda p: sums.get(p, table, column, how), rank=rank)
@@ -96,6 +136,7 @@ class NodesPane(Pane):
             Column("node", 14, lambda p, r: (p.atlas.names[r], "title"), lambda p: p.atlas.names, "<", down=False),
             Column("rack", 8, lambda p, r: (p.view.nodes[r].rack, "muted"),
                    lambda p: [n.rack for n in p.view.nodes], "<", rank=7, down=False),
+            Column("job", 9, _job, lambda p: p.view.jobs.node.astype(float), "<", rank=4, down=False),
             Column("GPUs", 5, _gpus, lambda p: p.gpus_answering, rank=1, down=False),
             summed("util", "gpu", "utilization_ratio", "mean", "ratio", 6, 1),
             summed("power", "gpu", "power_watts", "sum", "W", 8, 2),
@@ -122,6 +163,8 @@ class NodesPane(Pane):
 
         def state(p: Picture, r: int) -> Span:
             presence = p.view["gpu"].value("presence", r)
+            if presence is None and p.view["gpu"].why_of("presence")[r] == Why.RELEASED:
+                return (f"{glyphs.released} released", "info")
             if presence in {gpus.LOST, gpus.MISSING} or not p.view["gpu"].present[r]:
                 word = "LOST" if presence == gpus.LOST else "MISSING"
                 return (f"{glyphs.lost} {word}", "critical")
@@ -134,7 +177,7 @@ class NodesPane(Pane):
             return (", ".join(gpus.reason_words(mask)), "muted") if mask else ("", "muted")
 
         return (
-            Column("state", 9, state, lambda p: p.gpu_severity.astype(float), "<"),
+            Column("state", 10, state, lambda p: p.gpu_severity.astype(float), "<"),
             Column("node", 14, lambda p, r: (p.atlas.names[p.view["gpu"].node[r]], "title"),
                    lambda p: [p.atlas.names[node] for node in p.view["gpu"].node.tolist()], "<", down=False),
             Column("GPU", 7, lambda p, r: (p.view["gpu"].labels[r], "text"), lambda p: p.view["gpu"].labels, "<",
@@ -151,20 +194,69 @@ class NodesPane(Pane):
             Column("link", 12, devices.gpu_link, lambda p: p.view["gpu"].col("pcie_width_lanes"), "<", rank=2,
                    down=False),
             own("ECC unc", "ecc_uncorrected_total", 7, 6),
+            Column("job", 9, lambda p, r: _gpu_job(p, r), lambda p: p.view.jobs.gpu.astype(float), "<", rank=5,
+                   down=False),
             Column("model", 22, lambda p, r: (str(p.view["gpu"].attrs[r].get("name") or ""), "muted"),
                    lambda p: [str(a.get("name") or "") for a in p.view["gpu"].attrs], "<", rank=7, down=False),
             Column("clocks event reasons", 14, reasons, None, "<", rank=5, grow=True),
         )
 
+    def _job_columns(self) -> tuple[Column[Picture], ...]:
+        glyphs = self.look.glyphs
+
+        def of(name: str, column: str, unit: str, width: int, rank: int) -> Column[Picture]:
+            def amounts(p: Picture) -> NDArray[np.float64]:
+                found = [getattr(line, column) for line in p.jobs.values()]
+                return np.array([np.nan if value is None else value for value in found], np.float64)
+
+            def cell(p: Picture, r: int) -> Span:
+                line = _line(p, r)
+                text, style = number(float("nan") if (value := getattr(line, column)) is None else value, unit)
+                partial = column == "power_watts" and line.partial and style != "unknown"
+                return (f">={text}" if partial else text, style)
+
+            return Column(name, width, cell, amounts, rank=rank)
+
+        def state(p: Picture, r: int) -> Span:
+            level = _line(p, r).severity
+            return (f"{glyphs.unknown} unknown", "unknown") if level is None else severity(glyphs, level)
+
+        def nodes(p: Picture, r: int) -> Span:
+            line = _line(p, r)
+            return (f"{line.nodes_up}/{line.nodes}", "text" if line.nodes_up == line.nodes else "critical")
+
+        def gpu_count(p: Picture, r: int) -> Span:
+            line = _line(p, r)
+            return (f"{line.gpus_present}/{line.gpus}", "text" if line.gpus_present == line.gpus else "unknown")
+
+        def racks(p: Picture, r: int) -> Span:
+            found = dict.fromkeys(p.view.nodes[node].rack for node in p.view.jobs.members[r].tolist())
+            return (" ".join(rack or "-" for rack in found), "muted")
+
+        return (
+            Column("state", 10, state, lambda p: np.array(
+                [-1.0 if line.severity is None else float(line.severity) for line in p.jobs.values()]), "<"),
+            Column("job", 14, lambda p, r: (p.view.jobs.names[r], "title"), None, "<"),
+            Column("nodes", 9, nodes, lambda p: np.array([float(line.nodes) for line in p.jobs.values()])),
+            Column("GPUs", 9, gpu_count, lambda p: np.array([float(line.gpus) for line in p.jobs.values()]), rank=1),
+            of("median util", "utilization_ratio", "ratio", 11, 1),
+            of("power", "power_watts", "W", 10, 2),
+            Column("shared", 6, lambda p, r: (str(_line(p, r).shared or "-"), "text"),
+                   lambda p: np.array([float(line.shared) for line in p.jobs.values()]), rank=5),
+            Column("racks", 16, racks, None, "<", rank=4),
+            Column("worst alert", 14, _worst_alert, None, "<", rank=3, grow=True, want=36),
+        )
+
     def compose(self) -> ComposeResult:
-        """Both tables; one is hidden."""
+        """The tables; one is shown."""
         yield self.nodes
         yield self.gpus
+        yield self.jobs
 
     @property
     def table(self) -> Table[Picture]:
         """The table in front."""
-        return self.gpus if self.gpus.display else self.nodes
+        return self.gpus if self.gpus.display else self.jobs if self.jobs.display else self.nodes
 
     def parts(self) -> list[HeatMap | Table[Picture] | Document]:
         """The table in front."""
@@ -180,6 +272,9 @@ class NodesPane(Pane):
             self.nodes.name_width(picture.atlas.name_width)
             self.nodes.show(picture, rows, ("no node matches the filter", "unknown"))
             return
+        if self.table is self.jobs:
+            self._draw_jobs(picture)
+            return
         table = picture.view["gpu"]
         rows = np.flatnonzero(picture.shown("gpu"))
         rows = rows[np.lexsort((rows, table.node[rows]))]
@@ -192,16 +287,42 @@ class NodesPane(Pane):
         self.gpus.name_width(picture.atlas.name_width)
         self.gpus.show(picture, rows, (words, "unknown"))
 
+    def _draw_jobs(self, picture: Picture) -> None:
+        jobs = picture.view.jobs
+        rows = [row for row, name in enumerate(jobs.names) if not picture.terms
+                or picture.shown_nodes[jobs.members[row]].any() or picture.matches(None, f"job:{name} ".lower())]
+        known = sum(told is not None for told in jobs.of_node)
+        words = "no job matches the filter" if jobs.names else (
+            f"no job on any of the {known} nodes that tell" if known else "no job is known: no Slurm cgroups there")
+        self.jobs.show(picture, rows, (words, "unknown"))
+
+    def _front(self, table: Table[Picture]) -> None:
+        for one in (self.nodes, self.gpus, self.jobs):
+            one.display = one is table
+        self.draw()
+
     def toggle_gpus(self) -> str:
         """Lines per GPU, or per node."""
-        front = not self.gpus.display
-        self.gpus.display, self.nodes.display = front, not front
-        self.draw()
+        front = self.table is not self.gpus
+        self._front(self.gpus if front else self.nodes)
         return "a line per GPU" if front else "a line per node"
+
+    def toggle_jobs(self) -> str:
+        """Lines per job, or per node."""
+        front = self.table is not self.jobs
+        self._front(self.jobs if front else self.nodes)
+        return "a line per job" if front else "a line per node"
+
+    def job(self) -> str:
+        """The job under the cursor, where there is a line per job."""
+        row = self.jobs.row if self.table is self.jobs else None
+        return "" if row is None or self.picture is None else self.picture.view.jobs.names[row]
 
     def node(self) -> int | None:
         """The node under the cursor."""
         row = self.table.row
+        if self.table is self.jobs:
+            return None
         if row is None or self.picture is None or self.table is self.nodes:
             return row
         return int(self.picture.view["gpu"].node[row])

@@ -104,23 +104,24 @@ class Summary(Bar):
     """Nodes, GPUs, alerts, ages and what watching costs."""
 
     def show(self, totals: Totals | None, cost: OwnCost | None, moment: Moment) -> None:
-        """Draw the sums; they take a second line where one is too short."""
+        """Draw the sums; where one line is too short they take two, and three beside a filter or a pause."""
         out = [_state(self.look, moment), _fleet(totals), _alerts(self.look, totals), _age(totals), _cost(totals, cost)]
         parts = [part for part in out if part]
         lines: list[Line] = []
         line: list[Span] = []
         used = 0
         room = max(self.wide, 20)
+        most = 3 if out[0] else 2
         for part in parts:
             size = sum(len(text) for text, _ in part) + 3
             if line and used + size > room:
                 lines.append(tuple(line))
                 line, used = [], 0
-                if len(lines) == 2:
+                if len(lines) == most:
                     break
             line.extend((("   " if line else " ", "text"), *part))
             used += size
-        if line and len(lines) < 2:
+        if line and len(lines) < most:
             lines.append(tuple(line))
         for note in moment.notes:
             glyphs = self.look.glyphs
@@ -143,12 +144,13 @@ def _fleet(totals: Totals | None) -> list[Span]:
     if totals is None:
         return [("no reading yet", "unknown")]
     bad = totals.nodes_up < totals.nodes_tried
-    lost = totals.gpus_present < totals.gpus_known
+    lost = totals.gpus_present + totals.gpus_released < totals.gpus_known
     unknown = ("?", "unknown")
     return [
         ("nodes ", "muted"), (f"{totals.nodes_up}/{totals.nodes}", "critical" if bad else "title"),
         *([(f" ({totals.nodes_silent} stale)", "stale")] if totals.nodes_silent else []),
         ("  GPUs ", "muted"), (f"{totals.gpus_present}/{totals.gpus_known}", "critical" if lost else "title"),
+        *([(f" ({totals.gpus_released} released)", "info")] if totals.gpus_released else []),
         ("  util ", "muted"), *([unknown] if totals.utilization_ratio is None else
                                 [(quantity(totals.utilization_ratio, "ratio"), "title")]),
         ("  power ", "muted"), *([unknown] if totals.power_watts is None else

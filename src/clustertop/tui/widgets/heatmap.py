@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 from clustertop.model import LinkState
-from clustertop.tui.heat import HEATS, LOST, NOTHING, OLD, UNJUDGED, UNKNOWN, HeatMetric
+from clustertop.quantity import quantity
+from clustertop.tui.cells import severity
+from clustertop.tui.heat import HEATS, LOST, NOTHING, OLD, RELEASED, UNJUDGED, UNKNOWN, HeatMetric
 from clustertop.tui.picture import DOWN, STYLES, mark
 from clustertop.tui.picture import UNKNOWN as NODE_UNKNOWN
 from clustertop.tui.widgets.lines import BLANK, Line, LineView, Look, Span
@@ -15,6 +17,8 @@ from clustertop.tui.widgets.lines import BLANK, Line, LineView, Look, Span
 if TYPE_CHECKING:
     from textual import events
 
+    from clustertop.jobs import JobLine
+    from clustertop.tui.glyphs import Glyphs
     from clustertop.tui.heat import Heat
     from clustertop.tui.picture import Picture
 
@@ -37,10 +41,12 @@ class HeatMap(LineView):
         super().__init__(look, id=id)
         self.metric: HeatMetric = HEATS[0]
         self.density = AUTO
+        self.by_job = False
+        """Nodes stand under their jobs, not under their racks."""
         self.picture: Picture | None = None
         self._heat: Heat | None = None
         self._rows: list[tuple[str, tuple[int, ...]]] = []
-        """A rack's heading (no nodes), or the nodes of one line."""
+        """A rack's or job's heading (no nodes), or the nodes of one line."""
         self._where: dict[int, tuple[int, int]] = {}
         self._key: object = None
         self._numbers = True
@@ -56,6 +62,12 @@ class HeatMap(LineView):
         self._heat = self.metric.fill(picture)
         self.lay_out()
         self.changed()
+
+    def groups(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Headings and their nodes: racks, or jobs."""
+        if self.picture is None:
+            return ()
+        return self.picture.atlas.by_job if self.by_job else self.picture.atlas.racks
 
     @property
     def tile(self) -> int:
@@ -83,7 +95,7 @@ class HeatMap(LineView):
         if picture is None or self._heat is None:
             return
         shown = picture.shown_nodes
-        key = (shown.tobytes(), self.wide, self.tall, self.density, self.slots, picture.atlas.racks)
+        key = (shown.tobytes(), self.wide, self.tall, self.density, self.slots, self.groups())
         if key == self._key:
             return
         self._key = key
@@ -103,12 +115,12 @@ class HeatMap(LineView):
         assert self.picture is not None
         per_line = max(1, (self.wide + _GAP) // (self.strip + _GAP))
         rows: list[tuple[str, tuple[int, ...]]] = []
-        racks = self.picture.atlas.racks
+        racks = self.groups()
         for rack, nodes in racks:
             mine = [node for node in nodes if shown[node]]
             if not mine:
                 continue
-            if len(racks) > 1 or rack:
+            if len(racks) > 1 or rack or self.by_job:
                 rows.append((rack or "no rack", ()))
             rows.extend(("", tuple(mine[at:at + per_line])) for at in range(0, len(mine), per_line))
         self._rows = rows
@@ -134,9 +146,12 @@ class HeatMap(LineView):
 
     def _heading(self, rack: str) -> Line:
         assert self.picture is not None
-        nodes = next((mine for name, mine in self.picture.atlas.racks if (name or "no rack") == rack), ())
+        nodes = next((mine for name, mine in self.groups() if (name or "no rack") == rack), ())
         states = self.picture.state
         up = sum(1 for node in nodes if states[node] not in {DOWN, NODE_UNKNOWN})
+        job = self.picture.jobs.get(rack) if self.by_job else None
+        if job is not None:
+            return _job_heading(self.look.glyphs, job)
         text = f"{rack}  "
         return ((text, "head"), (f"{up}/{len(nodes)} up", "muted"))
 
@@ -160,6 +175,9 @@ class HeatMap(LineView):
             out.append((glyphs.fit(words, width), "critical" if state == DOWN else "unknown"))
             return out
         codes = heat.code[node].tolist()
+        if not any(codes) and picture.released[node] == picture.released[node]:
+            out.append((glyphs.fit("GPUs released", width), "info"))
+            return out
         if not any(codes):
             known = picture.view["node"].value("gpus_known", node)
             words = f"no {self.metric.things}" if self.metric.things != "GPU" or not known else "?"
@@ -179,6 +197,8 @@ class HeatMap(LineView):
                 text, style = "-", "muted"
             elif code == LOST:
                 text, style = glyphs.lost, "lost"
+            elif code == RELEASED:
+                text, style = glyphs.released, "info"
             else:
                 text, style = write(value), "stale" if late else self.metric.styles[level]
             if numbers:
@@ -247,3 +267,25 @@ class HeatMap(LineView):
             self.go(nodes[x])
             if event.chain == 2:
                 self.post_message(self.Opened(nodes[x]))
+
+
+def _job_heading(glyphs: Glyphs, job: JobLine) -> Line:
+    """``4711  4/4 up  32 GPUs  median 96 %  19.8 kW  ok``."""
+    out: list[Span] = [(f"job {job.name}  ", "head")]
+    missing = job.nodes_up < job.nodes
+    out.append((f"{job.nodes_up}/{job.nodes} up", "critical" if missing else "muted"))
+    if job.shared:
+        out.append((f", {job.shared} shared", "muted"))
+    lost = job.gpus_present < job.gpus
+    out += [("  GPUs ", "muted"), (f"{job.gpus_present}/{job.gpus}" if lost else f"{job.gpus}",
+                                   "unknown" if lost else "muted"),
+            ("  median util ", "muted"), _or_unknown(job.utilization_ratio, "ratio"), ("  power ", "muted")]
+    if job.partial and job.power_watts is not None:
+        out.append(("at least ", "muted"))
+    out += [_or_unknown(job.power_watts, "W"), ("  ", "muted"),
+            (f"{glyphs.unknown} not all judged", "unknown") if job.severity is None else severity(glyphs, job.severity)]
+    return tuple(out)
+
+
+def _or_unknown(value: float | None, unit: str) -> Span:
+    return ("?", "unknown") if value is None else (quantity(value, unit), "text")

@@ -54,6 +54,7 @@ class SshTransport:
         self._conn: asyncssh.SSHClientConnection | None = None
         self._channel: asyncssh.SSHClientChannel[bytes] | None = None
         self._talk: Talk | None = None
+        self.more: Mapping[str, object] = {}
         self._slow = False
 
     async def open(self) -> None:
@@ -129,7 +130,7 @@ class SshTransport:
 
     async def _open_channel(self, conn: asyncssh.SSHClientConnection) -> Talk:
         self._close_channel()
-        talk = self._talk = Talk(self._dialer.settings, self._receiver, self._body, self._candidates)
+        talk = self._talk = Talk(self._dialer.settings, self._receiver, self._body, self._candidates, self.more)
         self._channel, _ = await conn.create_session(
             lambda: _Session(talk), bundle.COMMAND, encoding=None, request_pty=False, x11_forwarding=False
         )

@@ -55,22 +55,24 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
     from clustertop.config import load
     from clustertop.inventory import resolve
     from clustertop.plan import Plan
-    from clustertop.rules.spec import apply, builtin
+    from clustertop.rules.configured import in_force, scoped
+    from clustertop.rules.spec import builtin
     from clustertop.settings import expect_gpus, expect_width, poll_settings
     from clustertop.store.view import Freshness
 
-    rules = builtin()
-    loaded = load(args.config, known_rules=rules,
-                  overrides={"poll.interval_seconds": args.interval, "poll.unsafe": args.unsafe})
+    loaded = load(args.config, overrides={"poll.interval_seconds": args.interval, "poll.unsafe": args.unsafe})
+    rules = in_force(loaded, builtin())
     inventory = resolve(args.hosts, loaded, args.hosts_file)
     poll = loaded.config.poll
     notes = list(inventory.notes)
     if inventory.unchecked:
         few = ", ".join(sorted(inventory.unchecked)[:3]) + (" ..." if len(inventory.unchecked) > 3 else "")
         notes.append(f"host keys are not checked for {len(inventory.unchecked)} nodes: {few}")
+    alerts = loaded.config.alerts
     plan = Plan(
-        inventory, poll_settings(loaded), apply(rules, loaded.config.rules), expect_width(inventory),
-        expect_gpus(inventory), Freshness(poll.late_intervals, poll.stale_intervals), notes=tuple(notes))
+        inventory, poll_settings(loaded), scoped(rules, inventory.rule_nodes), expect_width(inventory),
+        expect_gpus(inventory), Freshness(poll.late_intervals, poll.stale_intervals), notes=tuple(notes),
+        settle_seconds=alerts.settle_seconds, resume_seconds=alerts.resume_seconds, origins=rules.origins)
     return plan, loaded
 
 

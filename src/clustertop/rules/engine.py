@@ -6,12 +6,16 @@ Each rule's verdicts are kept by :mod:`clustertop.rules.verdicts`; what an opera
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from clustertop.model import Alert, Transition
 from clustertop.rules.domains import Domains
 from clustertop.rules.group import Correlator
+from clustertop.rules.scope import in_scope
+from clustertop.rules.values import source
 from clustertop.rules.verdicts import Verdicts
 
 if TYPE_CHECKING:
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from clustertop.model import Alert, NodeInfo, Transition
+    from clustertop.model import NodeInfo
     from clustertop.rules.spec import Rule
     from clustertop.rules.verdicts import Change
     from clustertop.store.view import FleetView, TableView
@@ -27,22 +31,35 @@ if TYPE_CHECKING:
 RESUME_SECONDS = 120.0
 """A pause this long between two evaluations means that the console itself was stopped."""
 RESUME_SETTLE_SECONDS = 15.0
-"""After it nothing is raised for so long: links have to come back first."""
+"""After it nothing is raised for so long, if nobody says otherwise: links have to come back first."""
 _MOVED = frozenset({"remains", "folded"})
+Said = TypeVar("Said", Alert, Transition)
 
 
 class Engine:
     """Feed it views in order; it gives back what changed."""
 
-    def __init__(self, rules: Mapping[str, Rule]) -> None:
+    def __init__(self, rules: Mapping[str, Rule], *, resume_seconds: float = RESUME_SETTLE_SECONDS) -> None:
         self.rules = dict(rules)
+        self._resume_seconds = resume_seconds
         self._verdicts = {name: Verdicts(name, rule) for name, rule in rules.items() if rule.enabled}
+        self._sources = {name: source(state.rule) for name, state in self._verdicts.items()}
         self._nodes: tuple[NodeInfo, ...] = ()
         self._correlator = Correlator(self._verdicts, Domains(()))
         self._keys: dict[str, tuple[str, ...]] = {}
-        self._scopes: dict[str, NDArray[np.bool_]] = {}
+        self._units: dict[str, str] = {}
+        self._scopes: dict[str, NDArray[np.bool_] | None] = {}
         self._last: float | None = None
         self._resumed_until = float("-inf")
+
+    @staticmethod
+    def growth(rules: Mapping[str, Rule]) -> dict[str, tuple[str, ...]]:
+        """By table, the columns whose increase since first seen *rules* need in the view."""
+        out: dict[str, dict[str, None]] = {}
+        for rule in rules.values():
+            if rule.enabled and rule.window_seconds:
+                out.setdefault(rule.table, {})[rule.metric] = None
+        return {table: tuple(names) for table, names in out.items()}
 
     @property
     def touched(self) -> int:
@@ -55,6 +72,7 @@ class Engine:
             self._nodes = view.nodes
             self._scopes = {}
             self._correlator = Correlator(self._verdicts, Domains(view.nodes))
+            self._units = {name: rule.unit(view[rule.table].spec) for name, rule in self.rules.items()}
         self._resume(view)
         for name, table in view.tables.items():
             self._follow(name, table)
@@ -64,17 +82,31 @@ class Engine:
             change = self._judge(state, view, settling)
             if change:
                 changes[name] = change
-        out = self._correlator.update(view, changes)
+        out = [self._in_unit(change) for change in self._correlator.update(view, changes)]
         out.sort(key=lambda change: (change.kind in _MOVED, -change.severity, change.rule, change.thing.id))
         return out
 
     def alerts(self) -> list[Alert]:
         """What an operator should see now, worst first, then oldest first."""
-        return self._correlator.alerts()
+        return [self._in_unit(alert) for alert in self._correlator.alerts()]
 
     def inside(self, view: FleetView, alert: Alert) -> list[Alert]:
         """Every verdict that *alert* stands for, worst first."""
-        return self._correlator.inside(view, alert)
+        return [self._in_unit(one) for one in self._correlator.inside(view, alert)]
+
+    def values(self, name: str) -> NDArray[np.float64]:
+        """What the rule *name* held against its limits last, [rows of its table], NaN where it could not judge.
+
+        Raises:
+            KeyError: there is no such rule, or it is switched off.
+        """
+        return self._verdicts[name].values
+
+    def _in_unit(self, said: Said) -> Said:
+        """What is held against a limit may have another unit than its column: seconds of silence, times the median."""
+        if said.limit is None or said.unit == self._units[said.rule]:
+            return said
+        return replace(said, unit=self._units[said.rule])
 
     def severity(self, view: FleetView, table: str) -> NDArray[np.uint8]:
         """Highest firing severity of each row of *table*, [rows], whatever alert it is part of."""
@@ -87,7 +119,7 @@ class Engine:
 
     def _resume(self, view: FleetView) -> None:
         if self._last is not None and view.at - self._last > RESUME_SECONDS:
-            self._resumed_until = view.at + RESUME_SETTLE_SECONDS
+            self._resumed_until = view.at + self._resume_seconds
             for state in self._verdicts.values():
                 state.restart(np.ones(len(state.level), np.bool_))
         self._last = view.at
@@ -102,9 +134,10 @@ class Engine:
         if known:
             other = np.array([row for row, key in enumerate(known) if key != table.keys[row]], np.intp)
             if len(other):
-                for state in self._verdicts.values():
+                for rule, state in self._verdicts.items():
                     if state.rule.table == name:
                         state.forget(other)
+                        self._sources[rule].forget(other)
 
     def _judge(self, state: Verdicts, view: FleetView, settling: dict[str, NDArray[np.bool_]]) -> Change:
         rule = state.rule
@@ -118,16 +151,11 @@ class Engine:
                 held = settling[rule.table] = (view.settling_of(table.spec.group) > view.at)[table.node]
             if not held.any():
                 held = None
-        return state.evaluate(table.col(rule.metric), table.reads, view.at, view.wall, self._scope(state, view), held)
+        values, reads = self._sources[state.name].read(view)
+        return state.evaluate(values, reads, view.at, view.wall, self._scope(state, view), held)
 
     def _scope(self, state: Verdicts, view: FleetView) -> NDArray[np.bool_] | None:
         """[rows] what the rule is for; None: everything."""
-        rule = state.rule
-        if not rule.groups:
-            return None
-        found = self._scopes.get(state.name)
-        if found is None:
-            wanted = set(rule.groups)
-            nodes = np.array([bool(wanted & {*node.groups, node.rack, node.leaf}) for node in view.nodes], np.bool_)
-            found = self._scopes[state.name] = nodes[view[rule.table].node]
-        return found
+        if state.name not in self._scopes:
+            self._scopes[state.name] = in_scope(state.rule, view)
+        return self._scopes[state.name]

@@ -24,6 +24,7 @@ COMMANDS = {
     "replay": "a recording in the console, or its transitions only",
     "probe": "run the node's probe here and print its raw frame",
     "doctor": "what would stop clustertop from working",
+    "rules": "the rules in force, where each value came from, and how late each can be",
     "config": "write, check or show the configuration",
 }
 _EPILOG = """\

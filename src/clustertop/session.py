@@ -13,6 +13,7 @@ from clustertop.clock import Clock, SystemClock
 from clustertop.core import Core, Snapshot, Tap
 from clustertop.model import LinkState, OwnCost
 from clustertop.poll.fleet import Fleet
+from clustertop.rules import latency
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -20,12 +21,18 @@ if TYPE_CHECKING:
 
     from clustertop.model import LinkEvent, Request
     from clustertop.plan import Plan
+    from clustertop.rules.latency import Times
     from clustertop.wire.frame import Frame
 
 Result = TypeVar("Result")
 
 SMALL_FLEET = 64
 """Up to this many nodes verdicts come twice a second; beyond it once."""
+
+
+def usual_tick_seconds(nodes: int) -> float:
+    """Time between two evaluations of a fleet of so many nodes."""
+    return 0.5 if nodes <= SMALL_FLEET else 1.0
 
 
 class OwnMeter:
@@ -72,7 +79,7 @@ class Session:
                          expect_gpus=plan.expect_gpus, freshness=plan.freshness, tap=tap,
                          settle_seconds=plan.settle_seconds, resume_seconds=plan.resume_seconds)
         self._clock = clock or SystemClock()
-        self._tick = tick_seconds or (0.5 if len(plan.inventory.nodes) <= SMALL_FLEET else 1.0)
+        self._tick = tick_seconds or usual_tick_seconds(len(plan.inventory.nodes))
         self._fleet = Fleet(
             plan.inventory.nodes, plan.settings, self, self._clock, unchecked=plan.inventory.unchecked)
         self._ticker: asyncio.Task[None] | None = None
@@ -117,6 +124,11 @@ class Session:
         """What must stay in sight: the plan's notes, and why nothing more is recorded where that is so."""
         ended = self._tap.note if self._tap is not None else ""
         return (*self.plan.notes, ended) if ended else self.plan.notes
+
+    @property
+    def times(self) -> Times:
+        """How often nodes are read and judged: what makes an alert late."""
+        return latency.times(self.plan.settings, self._tick)
 
     def cost(self) -> OwnCost | None:
         """What watching costs here; None before it is known."""

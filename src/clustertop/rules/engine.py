@@ -6,12 +6,12 @@ Each rule's verdicts are kept by :mod:`clustertop.rules.verdicts`; what an opera
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from clustertop.model import Alert, Transition
+from clustertop.model import Alert, Transition, Why, reason
 from clustertop.rules.domains import Domains
 from clustertop.rules.group import Correlator
 from clustertop.rules.scope import in_scope
@@ -34,6 +34,16 @@ RESUME_SETTLE_SECONDS = 15.0
 """After it nothing is raised for so long, if nobody says otherwise: links have to come back first."""
 _MOVED = frozenset({"remains", "folded"})
 Said = TypeVar("Said", Alert, Transition)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """On how many things a rule says anything."""
+
+    known: int
+    unknown: int
+    why: str
+    """The commonest reason of the unknown ones."""
 
 
 class Engine:
@@ -93,6 +103,24 @@ class Engine:
     def inside(self, view: FleetView, alert: Alert) -> list[Alert]:
         """Every verdict that *alert* stands for, worst first."""
         return [self._in_unit(one) for one in self._correlator.inside(view, alert)]
+
+    def judged(self, view: FleetView) -> dict[str, Judged]:
+        """By rule that is not switched off: how many things of its scope it could judge last, and how many not."""
+        out = {}
+        for name, state in self._verdicts.items():
+            rule = state.rule
+            table, values = view[rule.table], state.values
+            if len(values) != len(table):
+                values = np.full(len(table), np.nan)
+            scope = self._scope(state, view)
+            mine = np.ones(len(table), np.bool_) if scope is None else scope
+            unknown = np.isnan(values) & mine
+            codes, counts = np.unique(table.why_of(rule.metric)[unknown], return_counts=True)
+            # A column may be known of which the rule can make nothing yet: no peers, no second reading.
+            code = int(codes[counts.argmax()]) if len(codes) else Why.KNOWN
+            why = (reason(code) or reason(Why.NOT_JUDGED)) if len(codes) else ""
+            out[name] = Judged(int((mine & ~unknown).sum()), int(unknown.sum()), why)
+        return out
 
     def values(self, name: str) -> NDArray[np.float64]:
         """What the rule *name* held against its limits last, [rows of its table], NaN where it could not judge.

@@ -120,7 +120,8 @@ def _default(rule: Rule, field: str) -> object:
 
 
 def _durations(rule: Rule) -> Iterator[Problem]:
-    waits = [((severity.name.lower(), "for_seconds"), level.for_seconds) for severity, level in rule.levels()]
+    waits: list[tuple[tuple[str, ...], float]] = [
+        ((severity.name.lower(), "for_seconds"), level.for_seconds) for severity, level in rule.levels()]
     waits += [(("clear", "seconds"), rule.clear.seconds), (("gather_seconds",), rule.gather_seconds)]
     for key, seconds in waits:
         if not 0 <= seconds <= MOST_SECONDS:
@@ -196,7 +197,8 @@ def _follows(name: str, rules: Mapping[str, Rule]) -> Iterator[Problem]:
     for early in rules[name].follows:
         if early not in rules:
             yield ("follows",), f"is wrong: there is no rule {early!r}; {nearest(early, rules)}"
-    todo, seen = [(early, (name, early)) for early in rules[name].follows], set[str]()
+    todo: list[tuple[str, tuple[str, ...]]] = [(early, (name, early)) for early in rules[name].follows]
+    seen: set[str] = set()
     while todo:
         early, way = todo.pop()
         if early == name:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+import re
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
-from clustertop.config import ConfigError, load
+from clustertop.config import Alerts, ConfigError, load
+from clustertop.config_text import as_json, show
 from clustertop.inventory import resolve
 from clustertop.model import NodeInfo, Severity
+from clustertop.rules import listing
 from clustertop.rules.configured import InForce, in_force, scoped
-from clustertop.rules.spec import Clear, Level, Rule, Together, builtin
+from clustertop.rules.spec import Clear, Kind, Level, Rule, Together, builtin
 from clustertop.settings import expect_width
+from clustertop.store.store import SPECS
 from configs import clustertop, write
 from nodes import Fleet, gpus
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def rules(folder: Path, text: str) -> InForce:
@@ -245,3 +248,41 @@ def test_A11_expected_x8_is_recorded_for_a_group_of_nodes(tmp_path: Path) -> Non
     for _ in range(3):
         fleet.step(gpu=gpus({"pcie_width": 8}, {"pcie_width": 8}))
     assert [alert.thing.label for alert in fleet.alerts] == ["GPU 1 11:00.0"], "the slot is expected so, its neighbour not"
+
+
+class TestDocs:
+    TEXT = (Path(__file__).parents[2] / "docs" / "rules.md").read_text("utf-8")
+
+    def test_every_rule_that_ships_is_documented_as_it_is(self) -> None:
+        specs = {spec.name: spec for spec in SPECS}
+        assert listing.reference(builtin(), specs) in self.TEXT, (
+            "write the output of clustertop.rules.listing.reference() into docs/rules.md")
+
+    def test_the_examples_are_right_and_there_is_one_of_every_kind(self, tmp_path: Path) -> None:
+        examples = "\n".join(re.findall(r"```toml\n(.*?)```", self.TEXT, flags=re.DOTALL))
+        made = rules(tmp_path, examples).rules
+        own = {name: rule for name, rule in made.items() if name not in builtin()}
+        assert {rule.kind for rule in own.values()} == set(get_args(Kind))
+        assert f"alerts.{next(iter(Alerts.__struct_fields__))}" in self.TEXT
+
+
+def test_what_show_prints_of_rules_loads_to_the_same(tmp_path: Path) -> None:
+    text = (OWN + 'warning = 70\ncritical = { limit = 80, for_seconds = 5 }\nclear = { polls = 3 }\n'
+            'together = { share = 0.2 }\nmodels = ["*H100*"]\nnodes = "a[1-2]"\nfollows = ["gpu_xid"]\n'
+            "[alerts]\nsettle_seconds = 60\n")
+    loaded = load(write(tmp_path, text), environ={})
+    printed = show(loaded)
+    assert f"critical = {{ limit = 80.0, for_seconds = 5.0 }}  # {tmp_path / 'config.toml'}:5" in printed
+    assert f"settle_seconds = 60.0  # {tmp_path / 'config.toml'}:12" in printed
+    assert load(write(tmp_path, printed), known_rules=builtin(), environ={}).config == loaded.config
+    values = json.loads(as_json(loaded))["values"]
+    assert values["rules.mine.critical"]["value"] == {"limit": 80.0, "for_seconds": 5.0}
+    assert values["rules.mine.together"]["value"] == {"share": 0.2}
+
+
+def test_config_check_says_which_rules_differ(tmp_path: Path) -> None:
+    path = write(tmp_path, OWN + "warning = 70\n[rules.gpu_ecc]\nenabled = false\n[rules.gpu_xid]\ncritical = 2.5\n")
+    done = clustertop("config", "check", str(path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[1:] == [
+        "rules changed: gpu_xid", "rules added: mine", "rules switched off: gpu_ecc"]

@@ -66,7 +66,7 @@ def test_absence_and_growth_keep_their_promise() -> None:
     for name in ("gpu_no_data", "pcie_replays", "rdma_hard_errors"):
         rule = builtin()[name]
         fleet = Fleet(rules={name: rule}, interval=2.0)
-        for count in range(8):
+        for _ in range(8):
             fleet.step(2, gpu=gpus({"pcie_replays": 0}), port=ports({"c:link_downed": 1}))
         begins = fleet.now
         count = 0

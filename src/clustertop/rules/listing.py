@@ -166,3 +166,15 @@ def _object(one: Listed) -> dict[str, object]:
         "applies": None if one.judged is None else {
             "known": one.judged.known, "unknown": one.judged.unknown, "why": one.judged.why or None},
     }
+
+
+def reference(rules: Mapping[str, Rule], specs: Mapping[str, TableSpec]) -> str:
+    """The table of docs/rules.md, from the rules that ship."""
+    out = ["| rule | alerts on | judges | info | warning | critical | clear |", "|---|---|---|---|---|---|---|"]
+    for name, rule in rules.items():
+        spec = specs[rule.table]
+        limits = {severity.name.lower(): f"`{words.limit(rule, level, spec)}`" for severity, level in rule.levels()}
+        cells = [f"`{name}`", rule.title, words.judged(rule, spec),
+                 *(limits.get(level, "") for level in ("info", "warning", "critical")), f"`{words.clear(rule, spec)}`"]
+        out.append(f"| {' | '.join(cells)} |")
+    return "\n".join(out) + "\n"

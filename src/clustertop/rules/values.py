@@ -36,9 +36,10 @@ LEAST_SAMPLES = 12
 TREND_SECONDS = 300.0
 TREND_NOISE = 3.0
 """A trend has moved by at least so many times the scatter around it."""
-_EXPLAINED = np.array([Why.STALE, Why.GPU_LOST, Why.MIG, Why.MISSING, Why.NEVER_READ, Why.NOT_JUDGED,
-                       Why.PATH_UNKNOWN, Why.FIRST_READING, Why.RESET, Why.SATURATED], np.uint16)
-"""Not a gap: other rules tell of it (a stale group, a lost GPU), or it is no reading that fails."""
+_EXPLAINED = np.zeros(1 << 16, np.bool_)
+"""By reason code: not a gap, as other rules tell of it (a stale group, a lost GPU) or as no reading has failed."""
+_EXPLAINED[[Why.STALE, Why.GPU_LOST, Why.MIG, Why.MISSING, Why.NEVER_READ, Why.NOT_JUDGED, Why.PATH_UNKNOWN,
+            Why.FIRST_READING, Why.RESET, Why.SATURATED]] = True
 
 
 class Source(Protocol):
@@ -203,7 +204,7 @@ class Growth:
         if fallen.any():
             # The store began to count anew: so do we.
             self.forget(np.flatnonzero(fallen))
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore"):
             gap = read_at - self._read_at
             share = np.where(gap > self._seconds, self._seconds / gap, 1.0)
         more = (total - self._total) * share
@@ -359,7 +360,7 @@ class _Silence:
         self._counting = True
         out = self._quiet.copy()
         why = table.why_of(self._metric)[rows]
-        explained = np.isin(why, _EXPLAINED) | ~table.present[rows]
+        explained = _EXPLAINED[why] | ~table.present[rows]
         out[rows[explained]] = np.nan
         rows = rows[~explained]
         new = np.isnan(self._since[rows])

@@ -139,6 +139,13 @@ def test_H8_check_refuses_with_status_3_and_starts_nothing(  # noqa: N802
         assert done.stderr.count("\n") == 1
 
 
+def test_H8_the_demo_refuses_the_same(tmp_path: Path) -> None:  # noqa: N802
+    path = str(write(tmp_path, '[rules.gpu_ecc]\ngroups = ["b"]'))
+    done = clustertop("demo", "-c", path)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith(f"clustertop: {path}, line 2: rules.gpu_ecc.groups ")
+
+
 class TestChanges:
     def test_a_number_changes_the_limit_and_a_table_what_it_says(self, tmp_path: Path) -> None:
         made = rules(tmp_path, "[rules.gpu_temperature]\nwarning = 4\ncritical = { limit = -1, for_polls = 5 }\n"

@@ -394,3 +394,29 @@ def test_correctable_errors_are_an_early_sign_of_worse_ones() -> None:
     fleet.step(10, pcie=table({"0000:01:00.0": {**usual, "aer_cor": 150, "aer_nonfatal": 2}}, {"0000:01:00.0": nic}))
     assert [alert.rule for alert in fleet.alerts] == ["pcie_errors"]
     assert fleet.alerts[0].id == first
+
+
+def test_a_nic_below_the_speed_of_its_slot_is_found_and_an_idle_gpu_is_not() -> None:
+    usual = {"cur_width": "16", "max_width": "16", "max_speed": "32.0 GT/s PCIe"}
+    rows = {"0000:01:00.0": {**usual, "cur_speed": "16.0 GT/s PCIe"},
+            "0000:02:00.0": {**usual, "cur_speed": "32.0 GT/s PCIe"},
+            "0000:03:00.0": {**usual, "cur_speed": "2.5 GT/s PCIe"}}
+    attrs: dict[str, Any] = {key: {"class": "0x020700", "vendor": "0x15b3", "device": "0x1021", "path": []}
+                             for key in rows}
+    attrs["0000:03:00.0"]["class"] = "0x030200"
+    fleet = Fleet(interval=10.0)
+    for _ in range(3):
+        fleet.step(10, pcie=table(rows, attrs))
+    assert [(change.rule, change.thing.key, change.message) for change in fleet.seen] == [
+        ("pcie_speed", "0000:01:00.0", "link runs at 16 GT/s, it and its slot can do 32 GT/s")]
+
+
+def test_what_a_rule_is_not_for_is_no_healthy_sibling() -> None:
+    """Three hot H100 are most of the node's H100, whatever its other cards do."""
+    rule = only(metric="temperature_celsius", warning=Level(85.0), models=("*H100*",))
+    fleet = Fleet(rules=rule)
+    said = gpus(*[{"temp": 90}] * 3, *[{"temp": 50}] * 5)
+    for number, (_, attrs) in enumerate(said.rows):
+        attrs["name"] = "H100" if number < 3 else "A100"
+    fleet.step(gpu=said)
+    assert [(alert.thing.key, alert.message) for alert in fleet.alerts] == [("*", "it: 3 of 3 GPUs; GPU 2: it: 90 °C")]

@@ -91,11 +91,13 @@ def run(args: argparse.Namespace) -> int:
     from clustertop.commands.console import no_terminal
     from clustertop.config import ConfigError, load
     from clustertop.demo.launch import DemoError
+    from clustertop.inventory import rule_nodes
     from clustertop.rules.spec import builtin
 
     try:
         faults = wanted_faults(args)
         loaded = load(args.config, known_rules=builtin())
+        rule_nodes((), loaded)  # refuses a scope that names no group, before anything is started
     except (ConfigError, ValueError) as error:
         return common.refuse(error)
     if no_terminal():

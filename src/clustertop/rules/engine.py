@@ -180,7 +180,11 @@ class Engine:
             if not held.any():
                 held = None
         values, reads = self._sources[state.name].read(view)
-        return state.evaluate(values, reads, view.at, view.wall, self._scope(state, view), held)
+        scope = self._scope(state, view)
+        if scope is not None:
+            # What the rule is not for is not judged: it is no healthy sibling of what fails either.
+            values = np.where(scope, values, np.nan)
+        return state.evaluate(values, reads, view.at, view.wall, scope, held)
 
     def _scope(self, state: Verdicts, view: FleetView) -> NDArray[np.bool_] | None:
         """[rows] what the rule is for; None: everything."""

@@ -138,6 +138,13 @@ def _pcie_width(view: FleetView, row: int) -> str:
     return text
 
 
+def _pcie_speed(view: FleetView, row: int) -> str:
+    table = view["pcie"]
+    now, missing = table.value("speed_gts", row), table.value("speed_missing_gts", row)
+    possible = None if now is None or missing is None else now + missing
+    return f"link runs at {quantity(now, 'GT/s')}, it and its slot can do {quantity(possible, 'GT/s')}"
+
+
 def _pcie_generation(view: FleetView, row: int) -> str:
     table = view["gpu"]
     now = table.value("pcie_generation", row)
@@ -348,6 +355,7 @@ _BY_KIND: dict[str, Callable[[Rule, TableView, int, float], str]] = {
 _SPECIAL: dict[str, Callable[[FleetView, int], str]] = {
     "pcie_width": _pcie_width,
     "pcie_generation": _pcie_generation,
+    "pcie_speed": _pcie_speed,
     "gpu_missing": _gpu_missing,
     "gpu_temperature": _gpu_temperature,
     "gpu_slowdown": _gpu_slowdown,

@@ -255,7 +255,7 @@ class Among:
         self._rule = rule
         self._growth = Growth(rule.table, rule.metric, rule.window_seconds) if rule.window_seconds else None
         self._stepped = _Stepped(PEER_STEP_SECONDS)
-        self._keys: tuple[str, ...] | None = None
+        self._keys: tuple[object, object] = (None, None)
         self._groups: NDArray[np.intp] = np.empty(0, np.intp)
 
     def read(self, view: FleetView) -> tuple[Floats, Counts]:
@@ -263,8 +263,10 @@ class Among:
         rule, table = self._rule, view[self._rule.table]
         if not self._stepped.due(view.at, len(table)):
             return self._stepped.last()
-        if self._keys is not table.keys:
-            self._keys = table.keys
+        listed = (table.keys, view["gpu"].keys)
+        if self._keys[0] is not listed[0] or self._keys[1] is not listed[1]:
+            # A PCIe device's model may be known by the GPU that it is.
+            self._keys = listed
             self._groups = peer_groups(view, rule.table, rule.peers)
         values = table.col(rule.metric) if self._growth is None else self._growth.of(view)
         middle = medians(values, self._groups)

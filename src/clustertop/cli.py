@@ -25,6 +25,7 @@ COMMANDS = {
     "probe": "run the node's probe here and print its raw frame",
     "doctor": "what would stop clustertop from working",
     "topology": "where every node hangs: rack, leaves, rail and pod, and which source says so",
+    "rules": "the rules in force, where each value came from, and how late each can be",
     "config": "write, check or show the configuration",
 }
 _EPILOG = """\

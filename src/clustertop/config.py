@@ -19,10 +19,13 @@ from clustertop.config_read import ConfigError, Reader, dotted, nearest, parent,
 from clustertop.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
+
+    from clustertop.rules.spec import Rule
 
 __all__ = [
     "BAD_CONFIG",
+    "Alerts",
     "Config",
     "ConfigError",
     "Console",
@@ -169,17 +172,93 @@ class Expect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     gpus: Annotated[int | None, _text("GPUs that each node must have.")] = None
 
 
-class RuleOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Changes to a built-in rule. What is not written stays as built in."""
+class LevelChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A limit with how long it must be passed. What is not written stays as built in."""
 
-    enabled: Annotated[bool | None, _text("false switches the rule off; the console says so.")] = None
-    warning: Annotated[float | None, _text("Limit at which it warns.")] = None
-    critical: Annotated[float | None, _text("Limit at which it is critical.")] = None
-    clear: Annotated[float | None, _text("Limit at which it clears.")] = None
-    for_seconds: Annotated[float | None, _text("How long the limit must be passed first.")] = None
-    for_polls: Annotated[int | None, _text("How many readings in a row must pass the limit first.")] = None
+    limit: Annotated[float | None, _text("The limit.")] = None
+    for_seconds: Annotated[float | None, _text("How long it must be passed.")] = None
+    for_polls: Annotated[int | None, _text("At how many readings it must be passed.")] = None
+
+
+class ClearChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """When an alert is over. What is not written stays as built in."""
+
+    limit: Annotated[float | None, _text("What the reading must be back inside of.")] = None
+    seconds: Annotated[float | None, _text("For how long.")] = None
+    polls: Annotated[int | None, _text("At how many readings.")] = None
+
+
+class TogetherChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """When the things of one parent are one alert. What is not written stays as built in."""
+
+    share: Annotated[float | None, _text("More than this share of what is judged there, 0 to 1.")] = None
+    least: Annotated[int | None, _text("At least so many.")] = None
+    many: Annotated[int | None, _text("So many nodes that no smaller parent accounts for.")] = None
+
+
+class RuleOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Changes to a built-in rule (what is not written stays as built in), or a rule of your own."""
+
+    enabled: Annotated[bool | None, _text("false switches the rule off; `clustertop rules` says so.")] = None
+    title: Annotated[str | None, _text("What the alert is called.")] = None
+    table: Annotated[str | None, _text("Of a rule of your own: the kind of thing it is about.")] = None
+    metric: Annotated[str | None, _text("Of a rule of your own: the column that is judged.")] = None
+    op: Annotated[str | None, _text('">", ">=", "<" or "<=": on which side of the limit it is wrong.')] = None
+    kind: Annotated[
+        str | None, _text('What is held against the limit: "threshold", "increase", "peers", "absence" or "trend".')
+    ] = None
+    info: Annotated[float | LevelChange | None, _text("Limit at which it informs; or a table, as for warning.")] = None
+    warning: Annotated[
+        float | LevelChange | None, _text("Limit at which it warns; or {limit, for_seconds, for_polls}.")
+    ] = None
+    critical: Annotated[
+        float | LevelChange | None, _text("Limit at which it is critical; or a table, as for warning.")
+    ] = None
+    clear: Annotated[float | ClearChange | None, _text("Limit at which it clears; or {limit, seconds, polls}.")] = None
+    for_seconds: Annotated[float | None, _text("How long any of the limits must be passed first.")] = None
+    for_polls: Annotated[int | None, _text("At how many readings any of the limits must be passed first.")] = None
     groups: Annotated[tuple[str, ...] | None, _text("Groups, racks or leaves it holds for; not given: all.")] = None
-    hint: Annotated[str | None, _text("What to do, shown with the alert.")] = None
+    nodes: Annotated[str | None, _text("Nodes it holds for, in host notation; not given: all.")] = None
+    models: Annotated[
+        tuple[str, ...] | None, _text("Models it holds for, as patterns with * and ?; not given: all.")
+    ] = None
+    window_seconds: Annotated[
+        float | None, _text("Of increase: growth over how long. Of peers: growth over it is compared.")
+    ] = None
+    peers: Annotated[
+        str | None, _text('Of peers: with whom, "node", "rack", "leaf", "group", "model" or "fleet".')
+    ] = None
+    compare: Annotated[str | None, _text('Of peers: "difference" from their median, or "ratio" to it.')] = None
+    floor: Annotated[float | None, _text("Of peers by ratio: the median counts as at least this much.")] = None
+    gaps: Annotated[int | None, _text("Of absence: so many readings in a row without it.")] = None
+    gap_seconds: Annotated[float | None, _text("Of absence: or so long without it.")] = None
+    also: Annotated[tuple[str, ...] | None, _text("Of absence: other columns of the table that count as well.")] = None
+    reach: Annotated[float | None, _text("Of trend: the value whose coming is foretold; limits are seconds.")] = None
+    together: Annotated[
+        TogetherChange | None, _text("When the things of one parent are one alert: {share, least, many}.")
+    ] = None
+    covers: Annotated[
+        str | None, _text('Other alerts of the same "thing" or "node" go under this one.')
+    ] = None
+    follows: Annotated[tuple[str, ...] | None, _text("Rules that are an early sign of the same fault.")] = None
+    gather_seconds: Annotated[
+        float | None, _text("How long the first alert waits for its siblings to be one with them.")
+    ] = None
+    settles: Annotated[bool | None, _text("Whether it waits while a node settles after a boot.")] = None
+    hint: Annotated[str | None, _text("What it usually means, shown with the alert.")] = None
+    look: Annotated[str | None, _text("What to look at next, shown with the alert.")] = None
+    source: Annotated[str | None, _text("Where the limit comes from, shown with the alert.")] = None
+
+
+class Alerts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How alerts behave, whatever their rule."""
+
+    settle_seconds: Annotated[
+        float, _number("After a boot nothing is raised of a node for so long: links train, services start.", 0, 86400)
+    ] = 300.0
+    resume_seconds: Annotated[
+        float, _number("After the console itself was stopped nothing is raised for so long.", 0, 3600)
+    ] = 15.0
 
 
 class Console(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -260,6 +339,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     notify: Notify = Notify()
     record: Record = Record()
     topology: TopologyFiles = TopologyFiles()
+    alerts: Alerts = Alerts()
     racks: dict[str, str] = {}
     leaves: dict[str, str] = {}
     groups: dict[str, str] = {}
@@ -277,6 +357,7 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "notify": Notify,
     "record": Record,
     "topology": TopologyFiles,
+    "alerts": Alerts,
 }
 """Tables with fixed keys."""
 NAMED: dict[str, Any] = {
@@ -340,7 +421,7 @@ def default_path(environ: Mapping[str, str] | None = None) -> tuple[Path, bool]:
 def load(
     path: str | Path | None = None,
     *,
-    known_rules: Collection[str] | None = None,
+    known_rules: Mapping[str, Rule] | None = None,
     overrides: Mapping[str, object] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Loaded:
@@ -348,7 +429,7 @@ def load(
 
     Args:
         path: the file; None looks in the default places, where a missing one gives the defaults.
-        known_rules: names that ``[rules.NAME]`` may have; None takes any.
+        known_rules: the built-in rules, which ``[rules.NAME]`` changes or adds to; None: they are not looked at.
         overrides: values from the command line, by key path (``poll.interval_seconds``).
         environ: the environment; None takes this process's.
 
@@ -401,7 +482,7 @@ def _decode(data: dict[str, Any], place: Loaded) -> Config:
     return Config(**parts)
 
 
-def _check(loaded: Loaded, known_rules: Collection[str] | None) -> None:
+def _check(loaded: Loaded, known_rules: Mapping[str, Rule] | None) -> None:
     config = loaded.config
     for name in ("interval_seconds", "pcie_interval_seconds"):
         if getattr(config.poll, name) < 1 and not config.poll.unsafe:
@@ -421,14 +502,11 @@ def _check(loaded: Loaded, known_rules: Collection[str] | None) -> None:
         raise loaded.error("gpu.mode", f'must be {known}, not "{clean(config.gpu.mode, 60)}"')
     for number, expect in enumerate(config.expect):
         _check_expect(loaded, f"expect[{number}]", expect)
-    for name, rule in config.rules.items():
-        key = dotted("rules", name)
-        if known_rules is not None and name not in known_rules:
-            raise loaded.error(key, f"is not a rule; {nearest(name, known_rules)}")
-        if rule.for_seconds is not None and rule.for_seconds < 0:
-            raise loaded.error(f"{key}.for_seconds", "must be 0 or more")
-        if rule.for_polls is not None and rule.for_polls < 1:
-            raise loaded.error(f"{key}.for_polls", "must be 1 or more")
+    if known_rules is not None and config.rules:
+        # Only here, as it needs the tables: a config without rules is read without them.
+        from clustertop.rules.configured import in_force
+
+        in_force(loaded, known_rules)
     for key in ("ssh.config_file", "ssh.known_hosts", "inventory.hosts_file"):
         section, name = key.split(".")
         value = getattr(getattr(config, section), name)

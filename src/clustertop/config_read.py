@@ -6,6 +6,7 @@ import difflib
 import math
 import re
 import tomllib
+import typing
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -216,14 +217,18 @@ class Reader:
 
     def convert(self, value: object, kind: Any, path: tuple[str, ...]) -> Any:
         """Return *value* as *kind*. Raises ConfigError with the key that is wrong."""
-        if isinstance(value, dict):
-            for name, item in value.items():
-                if isinstance(item, float) and not math.isfinite(item):
-                    raise self._place.error(dotted(*path, name), f"must be a finite number, not {item}")
+        self._refuse_infinite(value, path)
         try:
             return msgspec.convert(value, kind, strict=True)
         except msgspec.ValidationError as error:
             raise self._explain(str(error), value, kind, path) from None
+
+    def _refuse_infinite(self, value: object, path: tuple[str, ...]) -> None:
+        if isinstance(value, dict):
+            for name, item in value.items():
+                self._refuse_infinite(item, (*path, name))
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise self._place.error(dotted(*path), f"must be a finite number, not {value}")
 
     def _explain(self, text: str, value: object, kind: Any, path: tuple[str, ...]) -> ConfigError:
         match = _WHERE.match(text)
@@ -238,9 +243,17 @@ class Reader:
         key = dotted(*path, *[step for step in inner if not step.isdigit()])
         if unknown := re.match(r"Object contains unknown field `(.*)`$", what, re.DOTALL):
             name = unknown[1]
+            for step in inner:
+                kind = _struct_of(kind, step)
             cure = nearest(name, kind.__struct_fields__)
-            return self._place.error(dotted(*path, name), f"is not a setting; {cure}")
+            return self._place.error(dotted(*path, *inner, name), f"is not a setting; {cure}")
         return self._place.error(key, f"{_rule(what)}, not {_shown(bad)}")
+
+
+def _struct_of(kind: Any, field: str) -> Any:
+    """The struct that *field* of struct *kind* may hold."""
+    hint = typing.get_type_hints(kind)[field]
+    return next(part for part in typing.get_args(hint) if isinstance(part, type) and issubclass(part, msgspec.Struct))
 
 
 def _rule(what: str) -> str:

@@ -7,13 +7,22 @@ import typing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from clustertop.config import NAMED, SECTIONS, Config, Expect, Loaded
+import msgspec
+
+from clustertop.config import (
+    NAMED,
+    SECTIONS,
+    ClearChange,
+    Config,
+    Expect,
+    LevelChange,
+    Loaded,
+    TogetherChange,
+)
 from clustertop.config_read import dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import msgspec
 
 _HEAD = """\
 # clustertop configuration. Every value below is the default; uncomment a line to change it.
@@ -33,16 +42,41 @@ _EXAMPLES = {
     "expect": {"nodes": "gpu[001-064]", "group": "a100", "device": "gpu", "width": 16, "gpus": 8},
     "rules": {
         "enabled": False,
-        "warning": 80.0,
-        "critical": 90.0,
-        "clear": 75.0,
+        "title": "nodes draw apart",
+        "table": "node",
+        "metric": "gpu_power_watts",
+        "op": ">",
+        "kind": "peers",
+        "info": LevelChange(limit=300.0),
+        "warning": 500.0,
+        "critical": LevelChange(limit=900.0, for_seconds=60.0, for_polls=3),
+        "clear": ClearChange(limit=250.0, seconds=30.0),
         "for_seconds": 10.0,
         "for_polls": 2,
         "groups": ["a100"],
-        "hint": "Call the data centre.",
+        "nodes": "gpu[001-064]",
+        "models": ["*A100*"],
+        "window_seconds": 60.0,
+        "peers": "rack",
+        "compare": "difference",
+        "floor": 0.0,
+        "gaps": 5,
+        "gap_seconds": 300.0,
+        "also": [],
+        "reach": 90.0,
+        "together": TogetherChange(share=0.5, least=3),
+        "covers": "",
+        "follows": ["gpu_persistence"],
+        "gather_seconds": 5.0,
+        "settles": True,
+        "hint": "One of them does not take part in the job.",
+        "look": "Utilisation and clocks of its GPUs.",
+        "source": "ours",
     },
 }
-_HEADERS = {"host": '[host."gpu001"]', "expect": "[[expect]]", "rules": "[rules.gpu_temperature]"}
+_HEADERS = {"host": '[host."gpu001"]', "expect": "[[expect]]", "rules": "[rules.power_apart]"}
+_ELSEWHERE = {"rules": ("reach",)}
+"""Keys whose example fits another kind of entry than the one shown."""
 _STRUCTS = {"host": NAMED["host"], "expect": Expect, "rules": NAMED["rules"]}
 _WORDS = {float: "number", int: "whole number", str: "text", bool: "true or false"}
 
@@ -67,14 +101,19 @@ def settings(struct: type[msgspec.Struct]) -> list[Setting]:
     defaults = struct()
     for name in struct.__struct_fields__:
         kind, meta = typing.get_args(hints[name])
-        inner = next((part for part in typing.get_args(kind) if part is not type(None)), kind)
+        parts = [part for part in typing.get_args(kind) if part is not type(None)]
+        many = tuple in (typing.get_origin(kind), typing.get_origin(parts[0] if parts else None))
         if typing.get_origin(kind) is typing.Literal:
-            words = " or ".join(f'"{choice}"' for choice in typing.get_args(kind))
+            words = " or ".join(f'"{choice}"' for choice in parts)
         else:
-            words = "list of text" if tuple in (typing.get_origin(kind), typing.get_origin(inner)) else _WORDS[inner]
+            words = "list of text" if many else " or ".join(_word(part) for part in parts or [kind])
         limits = "" if meta.ge is None else f"{meta.ge:g} to {meta.le:g}" if meta.le < 1e6 else f"at least {meta.ge:g}"
         found.append(Setting(name, words, getattr(defaults, name), meta.description or "", limits))
     return found
+
+
+def _word(kind: Any) -> str:
+    return _WORDS.get(kind) or "table"
 
 
 def template() -> str:
@@ -88,7 +127,8 @@ def template() -> str:
     for section, struct in _STRUCTS.items():
         parts.append(f"\n# {_summary(struct)} Keep the lines that you need.\n# {_HEADERS[section]}\n")
         parts += [
-            f"# {one.name} = {value(_EXAMPLES[section][one.name])}  # {one.description}\n" for one in settings(struct)
+            f"# {'# ' if one.name in _ELSEWHERE.get(section, ()) else ''}{one.name} = "
+            f"{value(_EXAMPLES[section][one.name])}  # {one.description}\n" for one in settings(struct)
         ]
     return "".join(parts)
 
@@ -106,11 +146,18 @@ def show(loaded: Loaded) -> str:
 def as_json(loaded: Loaded) -> str:
     """Return the effective configuration as JSON: ``file``, and per key path its ``value`` and ``origin``."""
     values = {
-        f"{table}.{dotted(name)}": {"value": item, "origin": loaded.origin(f"{table}.{dotted(name)}")}
+        f"{table}.{dotted(name)}": {"value": _plain(item), "origin": loaded.origin(f"{table}.{dotted(name)}")}
         for _, table, rows in _tables(loaded.config)
         for name, item in rows
     }
     return json.dumps({"file": str(loaded.path) if loaded.path else None, "values": values}, indent=1)
+
+
+def _plain(item: object) -> object:
+    """*item* as JSON has it; what a table leaves as it is is not in it."""
+    if isinstance(item, msgspec.Struct):
+        return {name: one for name in item.__struct_fields__ if (one := getattr(item, name)) is not None}
+    return item
 
 
 def reference() -> str:
@@ -143,6 +190,9 @@ def value(item: object) -> str:
         return json.dumps(item, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(item, list | tuple):
         return "[" + ", ".join(value(part) for part in item) + "]"
+    if isinstance(item, msgspec.Struct):
+        rows = ((name, getattr(item, name)) for name in item.__struct_fields__)
+        return "{ " + ", ".join(f"{name} = {value(one)}" for name, one in rows if one is not None) + " }"
     raise TypeError(f"{type(item).__name__} has no place in a config")
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from clustertop.model import Severity, Transition
-from clustertop.rules.engine import Engine
+from clustertop.rules.engine import RESUME_SETTLE_SECONDS, Engine
 from clustertop.rules.hands import Hands
-from clustertop.store.store import Store
+from clustertop.store.store import SETTLE_SECONDS, Store
 from clustertop.wire.frame import FrameError
 
 if TYPE_CHECKING:
@@ -73,10 +73,12 @@ class Core:
     def __init__(
         self, nodes: Sequence[NodeInfo], rules: Mapping[str, Rule], *, expect_width: ExpectWidth | None = None,
         expect_gpus: ExpectGpus | None = None, freshness: Freshness | None = None, tap: Tap | None = None,
+        settle_seconds: float = SETTLE_SECONDS, resume_seconds: float = RESUME_SETTLE_SECONDS,
     ) -> None:
         self.store = Store(
-            nodes, expect_width or (lambda node, key, attrs: None), expect_gpus or (lambda node: None), freshness)
-        self.engine = Engine(rules, self.store.nodes)
+            nodes, expect_width or (lambda node, key, attrs: None), expect_gpus or (lambda node: None), freshness,
+            settle_seconds, Engine.growth(rules))
+        self.engine = Engine(rules, self.store.nodes, resume_seconds=resume_seconds)
         self.hands = Hands(rules)
         self.frames = 0
         self.bad_frames: dict[int, str] = {}

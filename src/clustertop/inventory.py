@@ -65,6 +65,8 @@ class Inventory:
     """Sentences that the operator should see: duplicates, nodes in racks that are not in the inventory."""
     index: Mapping[str, int] = field(default_factory=dict)
     """Name to place in ``nodes``."""
+    rule_nodes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By rule that the config scopes to groups or nodes: the names of those here that it is for."""
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -110,8 +112,19 @@ def resolve(
     else:
         targets = book.configured(notes)
         if not targets:
-            return local_inventory(loaded.config)
-    return book.inventory(targets, notes)
+            here = local_inventory(loaded.config)
+            return dataclasses.replace(here, rule_nodes=rule_nodes(here.nodes, loaded))
+    whole = not (hosts or hosts_file is not None or loaded.config.inventory.default_group)
+    return book.inventory(targets, notes, whole=whole)
+
+
+def rule_nodes(nodes: Sequence[NodeInfo], loaded: Loaded) -> dict[str, tuple[str, ...]]:
+    """Return which of *nodes* each rule is for that the config scopes to groups or nodes, by name.
+
+    Raises:
+        ConfigError: a scope names a group that the config does not have.
+    """
+    return dict(_Book(loaded).rule_nodes([(node.name, (node.name,)) for node in nodes], whole=False))
 
 
 def read_hosts_file(path: str | Path) -> list[tuple[int, str]]:
@@ -204,7 +217,7 @@ class _Book:
         _note_twice(twice, notes)
         return targets
 
-    def inventory(self, targets: list[Target], notes: list[str]) -> Inventory:
+    def inventory(self, targets: list[Target], notes: list[str], *, whole: bool) -> Inventory:
         """The inventory of *targets*, with names, places and ways to reach them."""
         if len(targets) > MAX_NODES:
             most = f"at most {MAX_NODES:,} are watched at once, so name fewer"
@@ -218,9 +231,6 @@ class _Book:
                               for name in ("per_poll_nodes", "resident_nodes"))
         if both := sorted(per_poll & resident):
             raise self._loaded.error("gpu.resident_nodes", f"has {_few(both)}, as per_poll_nodes has; keep each in one")
-        for name, rule in config.rules.items():
-            for group in rule.groups or ():
-                self._at(f"{dotted('rules', name)}.groups", group)
         return Inventory(
             nodes,
             unchecked=frozenset(
@@ -237,6 +247,9 @@ class _Book:
             expectations=tuple(self._expectations(nodes, targets)),
             notes=tuple(notes),
             index=index,
+            rule_nodes=dict(self.rule_nodes(
+                [(node.name, (node.name, *_spellings(target))) for node, target in zip(nodes, targets, strict=True)],
+                whole=whole)),
         )
 
     def _node(self, target: Target, shared: Mapping[str, int]) -> NodeInfo:
@@ -252,6 +265,36 @@ class _Book:
             leaf=next((self._leaves[spelling] for spelling in spellings if spelling in self._leaves), ""),
             groups=tuple(dict.fromkeys(group for one in spellings for group in self._groups.get(one, ()))),
         )
+
+    def rule_nodes(
+        self, nodes: list[tuple[str, tuple[str, ...]]], *, whole: bool
+    ) -> Iterable[tuple[str, tuple[str, ...]]]:
+        """Each rule with groups or nodes, and which of *nodes* it is for.
+
+        Args:
+            nodes: the name of each, and how a set may list it.
+            whole: whether these are all that the config has: then a scope with none of them is an error.
+
+        Raises:
+            ConfigError: a scope that is not right.
+        """
+        for rule, change in self._loaded.config.rules.items():
+            key = dotted("rules", rule)
+            scopes = []
+            if change.groups is not None:
+                at = f"{key}.groups"
+                scopes.append((at, _keys(target for group in change.groups for target in self._at(at, group))))
+            if change.nodes is not None:
+                at = f"{key}.nodes"
+                scopes.append((at, _keys(self._expand(at, change.nodes)[0])))
+            mine = nodes
+            for at, wanted in scopes:
+                mine = [(name, spellings) for name, spellings in mine if wanted.intersection(spellings)]
+                if whole and not mine:
+                    raise self._loaded.error(at, "names no node of the inventory, so the rule would be for nothing; "
+                                                 "name nodes that are in it")
+            if scopes:
+                yield rule, tuple(name for name, _ in mine)
 
     def _expectations(self, nodes: tuple[NodeInfo, ...], targets: list[Target]) -> Iterable[Expectation]:
         for number, expect in enumerate(self._loaded.config.expect):

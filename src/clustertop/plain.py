@@ -14,20 +14,23 @@ from clustertop.clock import iso, local_minute, local_time
 from clustertop.jobs import SILENT_INTERVALS, job_lines
 from clustertop.model import LinkState, Severity, Why
 from clustertop.quantity import duration, quantity
+from clustertop.rules import latency
 from clustertop.rules.outliers import outliers
-from clustertop.signals import host
+from clustertop.signals import coverage, host
 from clustertop.signals.jobs import NO_JOB
 from clustertop.store.view import STALE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from clustertop.core import Snapshot
     from clustertop.jobs import JobLine
     from clustertop.model import Alert, Thing, Transition
+    from clustertop.rules.latency import Times
     from clustertop.rules.outliers import Outlier
+    from clustertop.rules.spec import Rule
     from clustertop.store.view import FleetView, TableView
 
 UP = LinkState.UP.words
@@ -95,7 +98,8 @@ def released_words(view: FleetView, row: int) -> str:
 def fleet_lines(snapshot: Snapshot) -> list[str]:
     """One line per node, then what could not be read and why, what sets nodes apart from their peers, the alerts.
 
-    ``>=`` before a sum or a maximum: not every thing that is there gave a reading.
+    ``>=`` before a sum or a maximum: not every thing that is there gave a reading. ``(2/4)`` behind a mean: it is over
+    2 of 4 things.
     """
     view = snapshot.view
     worst = {view.nodes[node].name: alert.severity for alert in reversed(snapshot.alerts) for node in alert.on}
@@ -173,7 +177,7 @@ def _node_row(view: FleetView, row: int, worst: dict[str, Severity]) -> list[str
     return [
         view.nodes[row].name, node_state(view, row),
         "-" if known is None else f"{quantity(present, '')}/{known:.0f}",
-        quantity(nodes.value("gpu_utilization_ratio", row), "ratio"),
+        _mean(gpus.col("utilization_ratio")[mine[gpus.col("mig_mode")[mine] != 1]], "ratio"),
         _over(gpus.col("power_watts")[mine], np.sum, "W"), _over(gpus.col("temperature_celsius")[mine], np.max, "°C"),
         quantity(nodes.value("cpu_ratio", row), "ratio"),
         quantity(nodes.value("memory_used_ratio", row), "ratio"), "-" if load is None else f"{load:.2f}",
@@ -200,6 +204,12 @@ def _moved(ports: TableView, way: str) -> NDArray[np.float64]:
     """[rows] bytes per second, by the port's counters, else by its driver's own."""
     own, drivers = ports.col(f"{way}_bytes_per_second"), ports.col(f"hw_{way}_bytes_per_second")
     return np.where(np.isnan(own), drivers, own)
+
+
+def _mean(values: NDArray[np.float64], unit: str) -> str:
+    """A mean in words; over a part of the things it says over how many."""
+    found = coverage.mean(values)
+    return quantity(found.value, unit) + (f" ({found.note})" if found.known and found.note else "")
 
 
 def _over(values: NDArray[np.float64], how: Callable[[NDArray[np.float64]], float], unit: str) -> str:
@@ -249,19 +259,31 @@ def transition_object(change: Transition) -> dict[str, object]:
     }
 
 
-def alert_object(alert: Alert) -> dict[str, object]:
-    """A firing alert for JSON."""
+def alert_object(
+    alert: Alert, rules: Mapping[str, Rule], view: FleetView, when: Times | None = None
+) -> dict[str, object]:
+    """A firing alert for JSON.
+
+    Args:
+        alert: the alert.
+        rules: the rules in force.
+        view: what it was judged on.
+        when: how often things are read and judged; None: how late it can be is not known.
+    """
+    rule = rules[alert.rule]
+    late = None if when is None else latency.of_alert(alert, rule, view, when)
     return {
         "rule": alert.rule, "title": alert.title, "severity": alert.severity.name.lower(), "node": alert.thing.node,
         "table": alert.thing.table, "thing": alert.thing.key, "label": alert.thing.label, "message": alert.message,
         "value": alert.value, "limit": alert.limit, "unit": alert.unit, "since": iso(alert.since_wall),
-        "members": list(alert.members), "hint": alert.hint, "alert": alert.id, "acknowledged": alert.acked,
-        "silenced": alert.silenced, "note": alert.note or None,
+        "members": list(alert.members), "hint": alert.hint, "look": rule.look, "source": rule.source,
+        "detects_within_seconds": None if late is None else round(late, 3), "alert": alert.id,
+        "acknowledged": alert.acked, "silenced": alert.silenced, "note": alert.note or None,
     }
 
 
-def fleet_object(snapshot: Snapshot) -> dict[str, object]:
-    """Every reading with unit, age and, where it is unknown, why."""
+def fleet_object(snapshot: Snapshot, when: Times | None = None) -> dict[str, object]:
+    """Every reading with unit, age and, where it is unknown, why. *when*: how often things are read and judged."""
     view = snapshot.view
     nodes: list[dict[str, Any]] = []
     for number, node in enumerate(view.nodes):
@@ -283,7 +305,7 @@ def fleet_object(snapshot: Snapshot) -> dict[str, object]:
     return {"clustertop": __version__, "at": iso(view.wall), "nodes": nodes,
             "jobs": [job_object(line) for line in job_lines(snapshot)],
             "differences": [difference_object(one) for one in outliers(view)],
-            "alerts": [alert_object(alert) for alert in snapshot.alerts]}
+            "alerts": [alert_object(alert, snapshot.engine.rules, view, when) for alert in snapshot.alerts]}
 
 
 def difference_object(one: Outlier) -> dict[str, object]:

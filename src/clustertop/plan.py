@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -51,3 +51,9 @@ class Plan:
     state: Path | None = None
     """Where acknowledgements, known devices and firing alerts outlive the run; None: they do not."""
     notes: tuple[str, ...] = ()
+    settle_seconds: float = 300.0
+    """How long after a boot nothing is raised of a node."""
+    resume_seconds: float = 15.0
+    """How long after a pause of the console itself nothing is raised at all."""
+    origins: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By rule and field: where the operator's configuration set it; what is not here is built in."""

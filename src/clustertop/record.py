@@ -28,7 +28,8 @@ from clustertop import __version__
 from clustertop.inventory import Expectation, Inventory
 from clustertop.model import LinkEvent, LinkState, NodeInfo
 from clustertop.quantity import scaled
-from clustertop.rules.spec import Rule, check
+from clustertop.rules.sanity import check
+from clustertop.rules.spec import Rule  # noqa: TC001 - msgspec reads the header's types
 from clustertop.state import State
 from clustertop.store.store import SPECS
 from clustertop.store.view import Freshness
@@ -88,6 +89,8 @@ class Header(msgspec.Struct, frozen=True):
     rules: dict[str, Rule]
     late_intervals: float
     stale_intervals: float
+    settle_seconds: float = 300.0
+    resume_seconds: float = 15.0
 
 
 class Recorder:
@@ -232,7 +235,8 @@ def _header(plan: Plan) -> Header:
         "recording", VERSION, __version__, time.time(),
         tuple(_Node(node.name, node.rack, node.leaf, node.groups) for node in inventory.nodes),
         tuple(_Expect(sorted(one.nodes), one.device, one.width, one.gpus) for one in inventory.expectations),
-        dict(plan.rules), freshness.late_intervals, freshness.stale_intervals,
+        dict(plan.rules), freshness.late_intervals, freshness.stale_intervals, plan.settle_seconds,
+        plan.resume_seconds,
     )
 
 
@@ -245,7 +249,8 @@ def _checked(header: Header) -> Header:
     if len({node.name for node in nodes}) != len(nodes):
         raise ValueError("two nodes have one name")
     rules = {
-        clean(name, 64): msgspec.structs.replace(rule, title=clean(rule.title), hint=clean(rule.hint))
+        clean(name, 64): msgspec.structs.replace(
+            rule, title=clean(rule.title), hint=clean(rule.hint), look=clean(rule.look), source=clean(rule.source))
         for name, rule in header.rules.items()}
     check(rules, {spec.name: spec for spec in SPECS})
     return msgspec.structs.replace(header, nodes=nodes, rules=rules)

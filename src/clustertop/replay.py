@@ -25,7 +25,8 @@ def replay_core(recording: Recording) -> Core:
     """A core with the nodes, expectations and rules of *recording*."""
     header, inventory = recording.header, recording.inventory
     return Core(inventory.nodes, header.rules, expect_width=expect_width(inventory), expect_gpus=expect_gpus(inventory),
-                freshness=Freshness(header.late_intervals, header.stale_intervals))
+                freshness=Freshness(header.late_intervals, header.stale_intervals),
+                settle_seconds=header.settle_seconds, resume_seconds=header.resume_seconds)
 
 
 def transitions(recording: Recording) -> Iterator[Transition]:

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
 from clustertop import __version__
 from clustertop.clock import iso
-from clustertop.model import Severity, reason
+from clustertop.model import Severity
 from clustertop.plain import SEVERITY_WORDS, UP, alert_object, difference_object, node_state, table, unread
 from clustertop.quantity import duration
 from clustertop.rules.outliers import Outlier, outliers
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 
     from clustertop.core import Snapshot
     from clustertop.model import Alert
+    from clustertop.rules.engine import Engine
+    from clustertop.rules.latency import Times
     from clustertop.rules.spec import Rule
     from clustertop.store.view import FleetView
 
@@ -90,8 +91,11 @@ class Report:
     judged: tuple[Judged, ...]
     waits: Mapping[str, float]
     """By rule: seconds that it waits before it raises an alert, where it does; this pass did not."""
-    tables: Mapping[str, str]
-    """By rule: the table that it is about."""
+    rules: Mapping[str, Rule]
+    """The rules as they watch."""
+    view: FleetView
+    when: Times | None
+    """How often a watching console would read and judge."""
 
     @property
     def status(self) -> int:
@@ -104,35 +108,26 @@ class Report:
         return EXIT_WARNING if worst >= Severity.WARNING else EXIT_OK
 
 
-def make(snapshot: Snapshot, rules: Mapping[str, Rule]) -> Report:
+def make(snapshot: Snapshot, rules: Mapping[str, Rule], when: Times | None = None) -> Report:
     """The report on *snapshot*, which was judged by :func:`momentary` of *rules*."""
     view = snapshot.view
     findings = tuple(alert for alert in snapshot.alerts if alert.rule not in READING_RULES)
     read = sum(node_state(view, row) == UP for row in range(len(view.nodes)))
     waits = {name: seconds for name, rule in rules.items() if (seconds := _waits(rule))}
     return Report(view.wall, len(view.nodes), read, findings, tuple(unread(snapshot)), tuple(outliers(view)),
-                  tuple(_judged(view, snapshot.engine.rules)), waits,
-                  {name: rule.table for name, rule in rules.items()})
+                  tuple(_judged(view, snapshot.engine)), waits, rules, view, when)
 
 
-def _judged(view: FleetView, rules: Mapping[str, Rule]) -> list[Judged]:
-    out = []
-    for name, rule in rules.items():
-        if not rule.enabled or name in READING_RULES:
-            continue
-        values, why = view[rule.table].col(rule.metric), view[rule.table].why_of(rule.metric)
-        unknown = np.isnan(values)
-        codes, counts = np.unique(why[unknown], return_counts=True)
-        common = reason(int(codes[counts.argmax()])) if len(codes) else ""
-        out.append(Judged(name, rule.table, rule.title, int((~unknown).sum()), int(unknown.sum()), common))
-    return out
+def _judged(view: FleetView, engine: Engine) -> list[Judged]:
+    return [Judged(name, engine.rules[name].table, engine.rules[name].title, one.known, one.unknown, one.why)
+            for name, one in engine.judged(view).items() if name not in READING_RULES]
 
 
 def lines(report: Report) -> list[str]:
     """The report as text: worst first in each section, then what differs, then what was not checked."""
     out = [f"clustertop check: {report.read} of {report.nodes} nodes read"]
     for section, title in SECTIONS:
-        mine = [alert for alert in report.findings if report.tables[alert.rule] == section]
+        mine = [alert for alert in report.findings if report.rules[alert.rule].table == section]
         judged = [one for one in report.judged if one.table == section and one.known]
         if mine:
             out += ["", f"{title}: {len(mine)} finding{'s' if len(mine) > 1 else ''}"]
@@ -172,8 +167,8 @@ def as_object(report: Report) -> dict[str, object]:
     return {
         "clustertop": __version__, "at": iso(report.at), "status": report.status, "nodes": report.nodes,
         "read": report.read,
-        "findings": [{**alert_object(alert), "waits_seconds": report.waits.get(alert.rule)}
-                     for alert in report.findings],
+        "findings": [{**alert_object(alert, report.rules, report.view, report.when),
+                      "waits_seconds": report.waits.get(alert.rule)} for alert in report.findings],
         "unread": [{"node": node, "why": why} for node, why in report.unread],
         "differences": [difference_object(one) for one in report.differences],
         "judged": [{"rule": one.rule, "known": one.known, "unknown": one.unknown, "why": one.why or None}

@@ -35,7 +35,8 @@ from clustertop.hosts import NotationError, expand_names
 from clustertop.memory import Devices
 from clustertop.model import LinkEvent, LinkState, NodeInfo
 from clustertop.probe.frames import Encoder, Err, Group, Table
-from clustertop.rules.spec import Rule, builtin, check
+from clustertop.rules.sanity import check
+from clustertop.rules.spec import Rule, builtin
 from clustertop.store.store import SPECS
 from clustertop.wire.frame import decode
 
@@ -137,7 +138,7 @@ def _checked(made: Scenario) -> None:
     for name in made.only:
         if name not in known and name not in made.rules:
             raise ValueError(f"only: no rule {name!r}")
-    check(made.rules, {spec.name: spec for spec in SPECS})
+    check({**known, **made.rules}, {spec.name: spec for spec in SPECS})
     _nodes(made)
 
 

@@ -14,6 +14,7 @@ from clustertop.core import Core, Snapshot, Tap
 from clustertop.memory import Memory
 from clustertop.model import LinkState, OwnCost, Request
 from clustertop.poll.fleet import Fleet
+from clustertop.rules import latency
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from clustertop.model import LinkEvent
     from clustertop.plan import Plan
+    from clustertop.rules.latency import Times
     from clustertop.wire.frame import Frame
 
 Result = TypeVar("Result")
@@ -29,6 +31,11 @@ RELEASED_SECONDS = 2.0
 """How often it is looked whether another clustertop of this operator had GPUs let go or taken."""
 SMALL_FLEET = 64
 """Up to this many nodes verdicts come twice a second; beyond it once."""
+
+
+def usual_tick_seconds(nodes: int) -> float:
+    """Time between two evaluations of a fleet of so many nodes."""
+    return 0.5 if nodes <= SMALL_FLEET else 1.0
 
 
 class OwnMeter:
@@ -74,9 +81,10 @@ class Session:
         self.title = plan.title
         self._tap = tap
         self.core = Core(plan.inventory.nodes, plan.rules, expect_width=plan.expect_width,
-                         expect_gpus=plan.expect_gpus, freshness=plan.freshness, tap=tap)
+                         expect_gpus=plan.expect_gpus, freshness=plan.freshness, tap=tap,
+                         settle_seconds=plan.settle_seconds, resume_seconds=plan.resume_seconds)
         self._clock = clock or SystemClock()
-        self._tick = tick_seconds or (0.5 if len(plan.inventory.nodes) <= SMALL_FLEET else 1.0)
+        self._tick = tick_seconds or usual_tick_seconds(len(plan.inventory.nodes))
         self._number = {node.name: number for number, node in enumerate(plan.inventory.nodes)}
         self._released = {} if plan.released is None else {
             name: at for name, at in plan.released.read().items() if name in self._number}
@@ -144,6 +152,11 @@ class Session:
     def released(self, node: int) -> bool:
         """Whether the operator wants the GPUs of *node* let go, whether or not they are yet."""
         return self.plan.inventory.nodes[node].name in self._released
+
+    @property
+    def times(self) -> Times:
+        """How often nodes are read and judged: what makes an alert late."""
+        return latency.times(self.plan.settings, self._tick)
 
     def cost(self) -> OwnCost | None:
         """What watching costs here; None before it is known."""

@@ -16,6 +16,9 @@ from clustertop import plain
 from clustertop.clock import iso
 from clustertop.model import LinkState, NodeInfo, Severity, Thing, Transition
 from clustertop.probe.frames import Err, Table
+from clustertop.rules import latency
+from clustertop.rules.spec import builtin
+from clustertop.wire.transport import PollSettings
 from nodes import Fleet, gpus, lost, ports, table
 
 if TYPE_CHECKING:
@@ -118,6 +121,17 @@ class TestSums:
         fleet.step(gpu=gpus({}, {}, {}))
         assert (cell(fleet, "power"), cell(fleet, "hottest"), cell(fleet, "GPUs")) == ("1800 W", "60 °C", "3/3")
 
+    def test_H3_a_mean_over_a_part_says_over_how_many(self) -> None:  # noqa: N802
+        fleet = Fleet(rules={})
+        unknown = {"util": Err("Unknown Error")}
+        fleet.step(gpu=gpus({"util": 96}, unknown, {"util": 94}, unknown))
+        assert cell(fleet, "util") == "95 % (2/4)"
+        mig = {"util": Err("Not Supported"), "mig": 1}
+        fleet.step(gpu=gpus({"util": 96}, {"util": 94}, mig, mig))
+        assert cell(fleet, "util") == "95 %", "a GPU in MIG mode is in no mean"
+        fleet.step(gpu=gpus(unknown, unknown))
+        assert cell(fleet, "util") == "-"
+
     def test_unknown_is_a_dash_and_never_0(self) -> None:
         fleet = Fleet(rules={})
         fleet.step(gpu=gpus({"power_mw": Err("Unknown Error")}))
@@ -205,6 +219,12 @@ class TestObject:
             fleet.step(gpu=gpus({"temp": 90}))
         (alert,) = plain.fleet_object(snapshot(fleet))["alerts"]  # type: ignore[misc,attr-defined]
         assert (alert["rule"], alert["severity"], alert["since"]) == ("gpu_temperature", "critical", iso(fleet.now - 1))
+        rule = builtin()["gpu_temperature"]
+        assert (alert["hint"], alert["look"], alert["source"]) == (rule.hint, rule.look, rule.source)
+        assert alert["detects_within_seconds"] is None, "nobody said how often it is read"
+        when = latency.times(PollSettings(interval_seconds=3.0), 0.5)
+        (alert,) = plain.fleet_object(snapshot(fleet), when)["alerts"]  # type: ignore[misc,attr-defined]
+        assert alert["detects_within_seconds"] == 3 + 3 + 0.5 + 0.5
         lines = plain.fleet_lines(snapshot(fleet))
         assert lines[-2] == "1 alert"
         assert re.split(" {2,}", lines[-1]) == ["CRIT", "1.0 s", "n0", "GPU 0", "90 °C, slowdown at 87 °C"]

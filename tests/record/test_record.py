@@ -131,7 +131,7 @@ class TestEnds:
     @pytest.fixture(scope="class")
     def whole(self, tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[str]]:
         path = tmp_path_factory.mktemp("whole") / "flight.ct"
-        said = flight(path, 5)
+        said = flight(path, 5, 80)  # long enough for the header to be its smaller part
         assert len(said) > 5
         return path.read_bytes(), said
 
@@ -300,3 +300,19 @@ class TestHostile:
         recording = Recording(path)
         assert [change.rule for change in transitions(recording)] == ["node_unreachable"]
         assert recording.note == ""
+
+
+def test_how_long_alerts_settle_is_in_the_recording(tmp_path: Path) -> None:
+    path = tmp_path / "flight.ct"
+    with Recorder(path, plan(settle_seconds=6.0, resume_seconds=5.0)) as tap:
+        fleet = Fleet(NODES, tap=tap, settle_seconds=6.0, resume_seconds=5.0)
+        fleet.step(gpu=gpus({}))
+        fleet.facts[0] = {"boot_id": "b1"}
+        fleet.encoders[0].want_full()
+        for _ in range(12):
+            fleet.step(gpu=gpus({"temp": 90}))
+    header = Recording(path).header
+    assert (header.settle_seconds, header.resume_seconds) == (6.0, 5.0)
+    live = [(change.at, change.rule) for change in fleet.seen]
+    assert [(at - 1000.0, rule) for at, rule in live] == [(8.0, "gpu_temperature")], "not after five minutes"
+    assert [(change.at, change.rule) for change in transitions(Recording(path))] == live

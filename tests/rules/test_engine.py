@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clustertop.config import Config, Loaded, RuleOverride
 from clustertop.model import LinkState, NodeInfo, Severity
 from clustertop.probe.frames import Err
-from clustertop.rules.spec import Clear, Level, Rule, apply, builtin, check
+from clustertop.rules.configured import in_force
+from clustertop.rules.sanity import check
+from clustertop.rules.spec import Clear, Level, Rule, builtin
 from clustertop.store.store import SPECS
 from nodes import GPU, Fleet, gpus, lost, ports, table
 
@@ -121,7 +124,7 @@ class TestBuiltinRules:
     def test_every_rule_is_on_a_column_that_exists_and_says_what_to_look_at(self) -> None:
         rules = builtin()
         check(rules, {spec.name: spec for spec in SPECS})
-        assert all(rule.title and rule.hint for rule in rules.values())
+        assert all(rule.title and rule.hint and rule.look and rule.source for rule in rules.values())
 
     def test_a_healthy_node_raises_nothing(self) -> None:
         fleet = Fleet()
@@ -134,7 +137,8 @@ class TestBuiltinRules:
         ({"temp": 88}, "gpu_temperature", "CRITICAL"),
         ({"pcie_width": 8}, "pcie_width", "CRITICAL"),
         ({"pcie_gen": 3}, "pcie_generation", "WARNING"),
-        ({"reasons": 0x80}, "gpu_slowdown", "CRITICAL"),
+        ({"reasons": 0x40}, "gpu_slowdown", "CRITICAL"),
+        ({"reasons": 0x88}, "gpu_power_brake", "CRITICAL"),
         ({"util": 60}, "gpu_straggler", "WARNING"),
         ({"util": 60}, "gpu_utilization", "WARNING"),
         ({"ecc_unc": 2}, "gpu_ecc", "CRITICAL"),
@@ -332,17 +336,8 @@ def test_A16_link_speed_under_load_then_lost() -> None:  # noqa: N802
 
 class TestOverrides:
     def test_limits_durations_and_scope(self) -> None:
-        class Change:
-            enabled = None
-            warning = 30.0
-            critical = None
-            clear = 28.0
-            for_seconds = 5.0
-            for_polls = 4
-            groups = ("a",)
-            hint = "ask me"
-
-        rule = apply(power_rule(), {"power": Change()})["power"]  # type: ignore[dict-item]
+        change = RuleOverride(warning=30.0, clear=28.0, for_seconds=5.0, for_polls=4, groups=("a",), hint="ask me")
+        rule = in_force(Loaded(Config(rules={"power": change})), power_rule()).rules["power"]
         assert rule.warning == Level(30.0, 5.0, 4)
         assert rule.critical is None
         assert rule.clear == Clear(limit=28.0, polls=3)
@@ -350,7 +345,7 @@ class TestOverrides:
 
     def test_a_rule_on_nothing_is_refused(self) -> None:
         specs = {spec.name: spec for spec in SPECS}
-        with pytest.raises(ValueError, match=r"rules.power.metric: table gpu has no column 'wats'"):
+        with pytest.raises(ValueError, match=r"rules.power.metric is wrong: table gpu has no column 'wats'"):
             check(power_rule(metric="wats"), specs)
 
 

@@ -7,12 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from clustertop import plain
 from clustertop.model import NodeInfo
 from clustertop.probe.frames import Err
 from clustertop.rules.spec import Clear, Level, Rule
+from clustertop.signals import coverage
 from clustertop.wire.frame import decode
 from nodes import GPU, Fleet, gpus, lost, ports, table
 
@@ -179,13 +181,16 @@ def test_H1() -> None:  # noqa: N802
 
 
 def test_H2() -> None:  # noqa: N802
-    """Gaps neither raise nor clear; that nothing comes is told by the age of the group, not by each value."""
-    series = load("H2", "series.json")
-    fleet = Fleet(rules=rule(op="<", warning=Level(series["limit_low"] / 1000)))
-    for value in series["v"]:
-        fleet.step(gpu=gpus({"power_mw": Err("No Reading") if value is None else value}))
+    """Gaps neither raise nor clear; that nothing comes any more is told once."""
+    series, expect = load("H2", "series.json"), load("H2", "expect.json")
+    rules = rule(op="<", warning=Level(series["limit_low"] / 1000))
+    rules["no_data"] = Rule("no data", "gpu", "power_watts", kind="absence", warning=Level(0.0))
+    fleet, raised = Fleet(rules=rules), []
+    for index, value in enumerate(series["v"]):
+        changes = fleet.step(gpu=gpus({"power_mw": Err("No Reading") if value is None else value}))
+        raised += [(index, change.rule) for change in changes]
         assert value is None or fleet["gpu"].value("power_watts", 0) == value / 1000
-    assert fleet.seen == []
+    assert raised == [(expect["at_index"], name) for name in expect["alerts"]]
 
 
 def test_H3() -> None:  # noqa: N802
@@ -195,6 +200,11 @@ def test_H3() -> None:  # noqa: N802
         fleet.step(30.0, gpu=gpus(*({"util": Err("Unknown Error") if value is None else value} for value in values)))
     assert fleet["node"].value("gpu_utilization_ratio", 0) == pytest.approx(expect["avg"] / 100)
     assert ("gpu_utilization" in fleet.firing) is expect["low_util_alert"]
+    assert fleet.core.snapshot is not None
+    assert f"{expect['avg']:.0f} % ({expect['coverage']})" in plain.fleet_lines(fleet.core.snapshot)[1]
+    found = coverage.mean(np.array([np.nan if value is None else value for value in values]))
+    assert (found.value, found.note) == (expect["avg"], expect["coverage"])
+    assert (found.judged is not None) is expect["low_util_alert"]
     fleet = Fleet(rules={})
     fleet.step(gpu=gpus({}, {"power_mw": Err("Unknown Error")}))
     assert fleet.core.snapshot is not None

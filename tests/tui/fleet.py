@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from clustertop.core import Core, Snapshot
 from clustertop.model import LinkEvent, LinkState, NodeInfo, OwnCost, Request
-from clustertop.rules.spec import builtin, check
+from clustertop.rules.sanity import check
+from clustertop.rules.spec import builtin
 from clustertop.store.store import SPECS
 from clustertop.wire.frame import decode
 

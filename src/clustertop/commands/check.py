@@ -52,7 +52,7 @@ async def _check(plan: Plan, args: argparse.Namespace) -> int:
     assert snapshot is not None
     for note in plan.notes:
         print(f"note: {note}", file=sys.stderr)
-    made = report.make(snapshot, plan.rules)
+    made = report.make(snapshot, plan.rules, session.times)
     if args.json:
         print(plain.json_text(report.as_object(made), indent=1))
     else:

@@ -60,26 +60,27 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
     from clustertop.notify import outlets
     from clustertop.plan import Plan
     from clustertop.released import ReleasedNodes
-    from clustertop.rules.spec import apply, builtin
+    from clustertop.rules.configured import in_force, scoped
+    from clustertop.rules.spec import builtin
     from clustertop.settings import expect_gpus, expect_width, poll_settings
     from clustertop.state import default_path
     from clustertop.store.view import Freshness
     from clustertop.topology_files import fill
 
-    rules = builtin()
-    loaded = load(args.config, known_rules=rules,
-                  overrides={"poll.interval_seconds": args.interval, "poll.unsafe": args.unsafe})
+    loaded = load(args.config, overrides={"poll.interval_seconds": args.interval, "poll.unsafe": args.unsafe})
+    rules = in_force(loaded, builtin())
     inventory = fill(resolve(args.hosts, loaded, args.hosts_file), loaded)
     poll = loaded.config.poll
     notes = list(inventory.notes)
     if inventory.unchecked:
         few = ", ".join(sorted(inventory.unchecked)[:3]) + (" ..." if len(inventory.unchecked) > 3 else "")
         notes.append(f"host keys are not checked for {len(inventory.unchecked)} nodes: {few}")
-    state = _state(args.state, loaded, default_path)
+    state, alerts = _state(args.state, loaded, default_path), loaded.config.alerts
     plan = Plan(
-        inventory, poll_settings(loaded), apply(rules, loaded.config.rules), expect_width(inventory),
+        inventory, poll_settings(loaded), scoped(rules, inventory.rule_nodes), expect_width(inventory),
         expect_gpus(inventory), Freshness(poll.late_intervals, poll.stale_intervals),
-        released=ReleasedNodes.usual(), notes=tuple(notes), outlets=outlets(loaded, state), state=state)
+        released=ReleasedNodes.usual(), notes=tuple(notes), outlets=outlets(loaded, state), state=state,
+        settle_seconds=alerts.settle_seconds, resume_seconds=alerts.resume_seconds, origins=rules.origins)
     return plan, loaded
 
 

@@ -76,10 +76,12 @@ def _check(file: str | None) -> int:
     from clustertop.config import default_path, load
     from clustertop.inventory import resolve
     from clustertop.notify import outlets
+    from clustertop.rules.configured import in_force
     from clustertop.rules.spec import builtin
     from clustertop.topology_files import fill
 
-    loaded = load(file, known_rules=builtin())
+    loaded = load(file)
+    rules = in_force(loaded, shipped := builtin())
     inventory = fill(resolve([], loaded), loaded)
     outlets(loaded, None)
     for note in inventory.notes:
@@ -91,6 +93,12 @@ def _check(file: str | None) -> int:
     else:
         nodes, racks = len(inventory), len(inventory.racks)
         print(f"ok: {loaded.path}, {_count(nodes, 'node')} in {_count(racks, 'rack')}")
+    own = [name for name in loaded.config.rules if name not in shipped]
+    off = [name for name in loaded.config.rules if not rules.rules[name].enabled]
+    changed = [name for name in loaded.config.rules if name not in {*own, *off}]
+    for what, names in (("changed", changed), ("added", own), ("switched off", off)):
+        if names:
+            print(f"rules {what}: {', '.join(names)}")
     return 0
 
 

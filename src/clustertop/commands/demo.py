@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from typing import TYPE_CHECKING
 
 from clustertop.commands import common
@@ -68,15 +69,21 @@ async def running(
 ) -> AsyncIterator[Plan]:
     """Run the demo cluster that *args* describe; yields what a session needs to watch it. Raises DemoError."""
     from clustertop.demo.launch import start_demo
-    from clustertop.inventory import Inventory
+    from clustertop.inventory import Inventory, rule_nodes
     from clustertop.plan import Plan
-    from clustertop.rules.spec import apply, builtin
+    from clustertop.rules.configured import in_force, scoped
+    from clustertop.rules.spec import builtin
 
-    rules = builtin() if loaded is None else apply(builtin(), loaded.config.rules)
     async with start_demo(args.nodes, faults=faults, seed=args.seed) as demo:
         index = {node.name: number for number, node in enumerate(demo.nodes)}
         inventory = Inventory(demo.nodes, index=index)
-        yield Plan(inventory, demo.settings(args.interval, PCIE_SECONDS), rules, title="demo")
+        plan = Plan(inventory, demo.settings(args.interval, PCIE_SECONDS), builtin(), title="demo")
+        if loaded is not None:
+            alerts, rules = loaded.config.alerts, in_force(loaded)
+            plan = dataclasses.replace(
+                plan, rules=scoped(rules, rule_nodes(demo.nodes, loaded)), origins=rules.origins,
+                settle_seconds=alerts.settle_seconds, resume_seconds=alerts.resume_seconds)
+        yield plan
 
 
 def run(args: argparse.Namespace) -> int:
@@ -84,11 +91,13 @@ def run(args: argparse.Namespace) -> int:
     from clustertop.commands.console import no_terminal
     from clustertop.config import ConfigError, load
     from clustertop.demo.launch import DemoError
+    from clustertop.inventory import rule_nodes
     from clustertop.rules.spec import builtin
 
     try:
         faults = wanted_faults(args)
         loaded = load(args.config, known_rules=builtin())
+        rule_nodes((), loaded)  # refuses a scope that names no group, before anything is started
     except (ConfigError, ValueError) as error:
         return common.refuse(error)
     if no_terminal():

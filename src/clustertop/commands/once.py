@@ -48,7 +48,7 @@ async def _once(plan: Plan, args: argparse.Namespace) -> int:
     for note in plan.notes:
         print(f"note: {note}", file=sys.stderr)
     if args.json:
-        print(plain.json_text(plain.fleet_object(snapshot), indent=1))
+        print(plain.json_text(plain.fleet_object(snapshot, session.times), indent=1))
     else:
         print("\n".join(plain.fleet_lines(snapshot)))
     read = any(plain.node_state(snapshot.view, row) == plain.UP for row in range(len(snapshot.view.nodes)))

@@ -6,13 +6,16 @@ Each rule's verdicts are kept by :mod:`clustertop.rules.verdicts`; what an opera
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clustertop.model import Severity
+from clustertop.model import Severity, Why, reason
 from clustertop.rules.domains import Domains
 from clustertop.rules.group import Correlator
+from clustertop.rules.scope import in_scope
+from clustertop.rules.values import source
 from clustertop.rules.verdicts import Verdicts
 
 if TYPE_CHECKING:
@@ -28,21 +31,45 @@ if TYPE_CHECKING:
 RESUME_SECONDS = 120.0
 """A pause this long between two evaluations means that the console itself was stopped."""
 RESUME_SETTLE_SECONDS = 15.0
-"""After it nothing is raised for so long: links have to come back first."""
+"""After it nothing is raised for so long, if nobody says otherwise: links have to come back first."""
 _MOVED = frozenset({"remains", "folded"})
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """On how many things a rule says anything."""
+
+    known: int
+    unknown: int
+    why: str
+    """The commonest reason of the unknown ones."""
 
 
 class Engine:
     """Feed it views in order; it gives back what changed."""
 
-    def __init__(self, rules: Mapping[str, Rule], nodes: Sequence[NodeInfo] = ()) -> None:
+    def __init__(
+        self, rules: Mapping[str, Rule], nodes: Sequence[NodeInfo] = (), *,
+        resume_seconds: float = RESUME_SETTLE_SECONDS,
+    ) -> None:
         self.rules = dict(rules)
+        self._resume_seconds = resume_seconds
         self._verdicts = {name: Verdicts(name, rule) for name, rule in rules.items() if rule.enabled}
+        self._sources = {name: source(state.rule) for name, state in self._verdicts.items()}
         self._correlator = Correlator(self._verdicts, Domains(nodes))
         self._keys: dict[str, tuple[str, ...]] = {}
-        self._scopes: dict[str, NDArray[np.bool_]] = {}
+        self._scopes: dict[str, NDArray[np.bool_] | None] = {}
         self._last: float | None = None
         self._resumed_until = float("-inf")
+
+    @staticmethod
+    def growth(rules: Mapping[str, Rule]) -> dict[str, tuple[str, ...]]:
+        """By table, the columns whose increase since first seen *rules* need in the view."""
+        out: dict[str, dict[str, None]] = {}
+        for rule in rules.values():
+            if rule.enabled and rule.window_seconds:
+                out.setdefault(rule.table, {})[rule.metric] = None
+        return {table: tuple(names) for table, names in out.items()}
 
     @property
     def touched(self) -> int:
@@ -71,6 +98,32 @@ class Engine:
     def inside(self, view: FleetView, alert: Alert) -> list[Alert]:
         """Every verdict that *alert* stands for, worst first."""
         return self._correlator.inside(view, alert)
+
+    def judged(self, view: FleetView) -> dict[str, Judged]:
+        """By rule that is not switched off: how many things of its scope it could judge last, and how many not."""
+        out = {}
+        for name, state in self._verdicts.items():
+            rule = state.rule
+            table, values = view[rule.table], state.values
+            if len(values) != len(table):
+                values = np.full(len(table), np.nan)
+            scope = self._scope(state, view)
+            mine = np.ones(len(table), np.bool_) if scope is None else scope
+            unknown = np.isnan(values) & mine
+            codes, counts = np.unique(table.why_of(rule.metric)[unknown], return_counts=True)
+            # A column may be known of which the rule can make nothing yet: no peers, no second reading.
+            code = int(codes[counts.argmax()]) if len(codes) else Why.KNOWN
+            why = (reason(code) or reason(Why.NOT_JUDGED)) if len(codes) else ""
+            out[name] = Judged(int((mine & ~unknown).sum()), int(unknown.sum()), why)
+        return out
+
+    def values(self, name: str) -> NDArray[np.float64]:
+        """What the rule *name* held against its limits last, [rows of its table], NaN where it could not judge.
+
+        Raises:
+            KeyError: there is no such rule, or it is switched off.
+        """
+        return self._verdicts[name].values
 
     def firing(self) -> Iterator[tuple[str, int, Severity, float, float]]:
         """Every verdict that fires: rule, row, severity, since when (epoch seconds), reading."""
@@ -117,7 +170,7 @@ class Engine:
 
     def _resume(self, view: FleetView) -> None:
         if self._last is not None and view.at - self._last > RESUME_SECONDS:
-            self._resumed_until = view.at + RESUME_SETTLE_SECONDS
+            self._resumed_until = view.at + self._resume_seconds
             for state in self._verdicts.values():
                 state.restart(np.ones(len(state.level), np.bool_))
         self._last = view.at
@@ -132,9 +185,10 @@ class Engine:
         if known:
             other = np.array([row for row, key in enumerate(known) if key != table.keys[row]], np.intp)
             if len(other):
-                for state in self._verdicts.values():
+                for rule, state in self._verdicts.items():
                     if state.rule.table == name:
                         state.forget(other)
+                        self._sources[rule].forget(other)
 
     def _judge(self, state: Verdicts, view: FleetView, settling: dict[str, NDArray[np.bool_]]) -> Change:
         rule = state.rule
@@ -148,16 +202,15 @@ class Engine:
                 held = settling[rule.table] = view.settling_of(rule.table) > view.at
             if not held.any():
                 held = None
-        return state.evaluate(table.col(rule.metric), table.reads, view.at, view.wall, self._scope(state, view), held)
+        values, reads = self._sources[state.name].read(view)
+        scope = self._scope(state, view)
+        if scope is not None:
+            # What the rule is not for is not judged: it is no healthy sibling of what fails either.
+            values = np.where(scope, values, np.nan)
+        return state.evaluate(values, reads, view.at, view.wall, scope, held)
 
     def _scope(self, state: Verdicts, view: FleetView) -> NDArray[np.bool_] | None:
         """[rows] what the rule is for; None: everything."""
-        rule = state.rule
-        if not rule.groups:
-            return None
-        found = self._scopes.get(state.name)
-        if found is None:
-            wanted = set(rule.groups)
-            nodes = np.array([bool(wanted & {*node.groups, node.rack, node.leaf}) for node in view.nodes], np.bool_)
-            found = self._scopes[state.name] = nodes[view[rule.table].node]
-        return found
+        if state.name not in self._scopes:
+            self._scopes[state.name] = in_scope(state.rule, view)
+        return self._scopes[state.name]

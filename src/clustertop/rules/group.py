@@ -289,7 +289,7 @@ class Correlator:
         node = int(table.node[row])
         return Alert(
             name, rule.title, level, Thing(rule.table, view.nodes[node].name, table.keys[row], table.labels[row]),
-            row, messages.firing(name, rule, view, row, value), value, limit, table.spec.metric(rule.metric).unit,
+            row, messages.firing(name, rule, view, row, value), value, limit, rule.unit(table.spec),
             float(state.since[row]), float(state.since_wall[row]), messages.members(name, view, row), rule.hint,
             alert_id, (node,))
 

@@ -40,6 +40,8 @@ def firing(name: str, rule: Rule, view: FleetView, row: int, value: float | None
         return special(view, row)
     table = view[rule.table]
     metric = table.spec.metric(rule.metric)
+    if rule.kind != "threshold" and value is not None and value == value:
+        return f"{rule.title}: {_BY_KIND[rule.kind](rule, table, row, value)}"
     word = metric.words.get(int(value), "") if value is not None and value == value and metric.words else ""
     return f"{rule.title}: {word or quantity(value, metric.unit)}"
 
@@ -146,6 +148,13 @@ def _pcie_width(view: FleetView, row: int) -> str:
     if len(below) > 1:
         text += f" (and {len(below) - 1} more below that hop)"
     return text
+
+
+def _pcie_speed(view: FleetView, row: int) -> str:
+    table = view["pcie"]
+    now, missing = table.value("speed_gts", row), table.value("speed_missing_gts", row)
+    possible = None if now is None or missing is None else now + missing
+    return f"link runs at {quantity(now, 'GT/s')}, it and its slot can do {quantity(possible, 'GT/s')}"
 
 
 def _pcie_generation(view: FleetView, row: int) -> str:
@@ -326,9 +335,39 @@ def _clock(view: FleetView, row: int) -> str:
     return f"clock is {duration(abs(offset))} {'ahead' if offset > 0 else 'behind'}"
 
 
+def _increase(rule: Rule, table: TableView, row: int, value: float) -> str:
+    unit = table.spec.metric(rule.metric).unit
+    return f"{quantity(value, unit)} more in {duration(rule.window_seconds)}"
+
+
+def _peers(rule: Rule, table: TableView, row: int, value: float) -> str:
+    unit = table.spec.metric(rule.metric).unit
+    whose = "its model's" if rule.peers == "model" else f"its {rule.peers}'s"
+    grown = f" (growth in {duration(rule.window_seconds)})" if rule.window_seconds else ""
+    if rule.compare == "ratio":
+        return f"{value:.3g} times {whose} median{grown}"
+    return f"{quantity(abs(value), unit)} {'above' if value > 0 else 'below'} {whose} median{grown}"
+
+
+def _absence(rule: Rule, table: TableView, row: int, value: float) -> str:
+    gone = [name for name in (rule.metric, *rule.also) if table.value(name, row) is None]
+    said = ", ".join(f"{name} ({table.reason(name, row)})" for name in gone)
+    return f"no {said or rule.metric} for {duration(value)}, though it was read before"
+
+
+def _trend(rule: Rule, table: TableView, row: int, value: float) -> str:
+    unit = table.spec.metric(rule.metric).unit
+    now, reach = quantity(table.value(rule.metric, row), unit), quantity(rule.reach, unit)
+    return f"{now} now, {reach} in {duration(value)} if it goes on like this" if value else f"{now}, {reach} is reached"
+
+
+_BY_KIND: dict[str, Callable[[Rule, TableView, int, float], str]] = {
+    "increase": _increase, "peers": _peers, "absence": _absence, "trend": _trend,
+}
 _SPECIAL: dict[str, Callable[[FleetView, int], str]] = {
     "pcie_width": _pcie_width,
     "pcie_generation": _pcie_generation,
+    "pcie_speed": _pcie_speed,
     "gpu_missing": _gpu_missing,
     "gpu_temperature": _gpu_temperature,
     "gpu_slowdown": _gpu_slowdown,

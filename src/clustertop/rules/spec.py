@@ -1,28 +1,31 @@
-"""Rules as data: what a rule may say, checked when it is read."""
+"""Rules as data: what a rule may say. :mod:`clustertop.rules.sanity` says what makes no sense."""
 
 from __future__ import annotations
 
 import operator
 from importlib import resources
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from clustertop.model import Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     from clustertop.signals.metric import TableSpec
 
 Op = Literal[">", ">=", "<", "<="]
+Kind = Literal["threshold", "increase", "peers", "absence", "trend"]
+Peers = Literal["", "node", "rack", "leaf", "group", "model", "fleet"]
+Compare = Literal["difference", "ratio"]
 _OPS: dict[str, Callable[..., object]] = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le,
 }
 LEVELS = (("info", Severity.INFO), ("warning", Severity.WARNING), ("critical", Severity.CRITICAL))
 
 
-class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A limit and how long it must be breached: at *for_polls* readings and for *for_seconds*."""
 
     limit: float
@@ -30,7 +33,7 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     for_polls: int = 1
 
 
-class Clear(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Clear(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """When it is over: inside *limit* (else the level's own) for *seconds* and at *polls* readings."""
 
     limit: float | None = None
@@ -38,7 +41,7 @@ class Clear(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     polls: int = 1
 
 
-class Together(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Together(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """When the things of one parent (node, rack, leaf, group, fleet) that fail together are one alert."""
 
     share: float = 0.5
@@ -49,13 +52,13 @@ class Together(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """So many nodes that no smaller parent accounts for are one alert of the fleet."""
 
 
-class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One rule: a column, a comparison, and a limit per severity."""
+class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One rule: what is made of a column, a comparison, and a limit per severity."""
 
     title: str
     table: str
     metric: str
-    op: Op
+    op: Op = ">"
     info: Level | None = None
     warning: Level | None = None
     critical: Level | None = None
@@ -63,6 +66,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     groups: tuple[str, ...] = ()
     """Only nodes of these groups, racks or leaves; empty: all."""
     hint: str = ""
+    """What it usually means."""
     enabled: bool = True
     together: Together = Together()
     covers: Literal["", "thing", "node"] = ""
@@ -73,77 +77,57 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where siblings are on their way to the same fault, the first alert waits so long to be one with them."""
     settles: bool = True
     """Whether it waits while a node settles after a boot or a reload of its driver."""
+    kind: Kind = "threshold"
+    """What the limit is held against; :mod:`clustertop.rules.values` works it out."""
+    window_seconds: float = 0.0
+    """``increase``: how far back. ``peers``: where given, growth over it is compared, not the value."""
+    peers: Peers = ""
+    """``peers``: with whom a thing is compared. ``model``: things of the same model, over the whole fleet."""
+    compare: Compare = "difference"
+    """``peers``: value minus the median, or value over the median."""
+    floor: float = 0.0
+    """``peers`` by ratio: the median counts as at least this much, so that a quiet fleet does not make all loud."""
+    gaps: int = 5
+    """``absence``: so many readings without the value are no single gap any more."""
+    gap_seconds: float = 300.0
+    """``absence``: nor is so long a time without it."""
+    also: tuple[str, ...] = ()
+    """``absence``: other columns of the table that count as well; the longest silence is compared."""
+    reach: float | None = None
+    """``trend``: the value whose coming is foretold."""
+    nodes: tuple[str, ...] | None = None
+    """Only these nodes, by name; None: all."""
+    models: tuple[str, ...] = ()
+    """Only devices (of node tables: nodes with GPUs) whose model fits one of these patterns; empty: all."""
+    look: str = ""
+    """What to look at next; facts only."""
+    source: str = ""
+    """Where the limit comes from."""
 
     @property
     def breach(self) -> Callable[..., object]:
         """The comparison, value first."""
         return _OPS[self.op]
 
+    @property
+    def upward(self) -> bool:
+        """Whether more is worse."""
+        return self.op in {">", ">="}
+
     def levels(self) -> list[tuple[Severity, Level]]:
         """The severities that have a limit, mildest first."""
         return [(severity, level) for name, severity in LEVELS if (level := getattr(self, name)) is not None]
 
-
-class Override(Protocol):
-    """What a user's config may change of a rule; None leaves it."""
-
-    @property
-    def enabled(self) -> bool | None: ...
-    @property
-    def warning(self) -> float | None: ...
-    @property
-    def critical(self) -> float | None: ...
-    @property
-    def clear(self) -> float | None: ...
-    @property
-    def for_seconds(self) -> float | None: ...
-    @property
-    def for_polls(self) -> int | None: ...
-    @property
-    def groups(self) -> Sequence[str] | None: ...
-    @property
-    def hint(self) -> str | None: ...
+    def unit(self, spec: TableSpec) -> str:
+        """Unit of what is held against the limits; *spec* is the rule's table."""
+        if self.kind in {"absence", "trend"}:
+            return "s"
+        if self.kind == "peers" and self.compare == "ratio":
+            return "times"
+        return spec.metric(self.metric).unit
 
 
 def builtin() -> dict[str, Rule]:
     """The rules that ship, by name."""
     text = resources.files("clustertop.rules").joinpath("builtin.toml").read_bytes()
     return msgspec.toml.decode(text, type=dict[str, Rule])
-
-
-def check(rules: Mapping[str, Rule], specs: Mapping[str, TableSpec]) -> None:
-    """Raise ValueError, in one sentence, for a rule on a table or column that does not exist."""
-    for name, rule in rules.items():
-        if rule.table not in specs:
-            raise ValueError(f"rules.{name}.table: no table {rule.table!r}; there are {', '.join(specs)}")
-        if rule.metric not in specs[rule.table].index:
-            raise ValueError(f"rules.{name}.metric: table {rule.table} has no column {rule.metric!r}")
-        if not rule.levels():
-            raise ValueError(f"rules.{name}: give at least one of info, warning, critical")
-
-
-def apply(rules: Mapping[str, Rule], overrides: Mapping[str, Override]) -> dict[str, Rule]:
-    """Return *rules* with the user's changes."""
-    out = dict(rules)
-    for name, change in overrides.items():
-        rule = out[name]
-        for level in ("warning", "critical"):
-            limit, old = getattr(change, level), getattr(rule, level)
-            if limit is None and old is None:
-                continue
-            new = Level(
-                old.limit if limit is None else limit,
-                change.for_seconds if change.for_seconds is not None else old.for_seconds if old else 0.0,
-                change.for_polls if change.for_polls is not None else old.for_polls if old else 1,
-            )
-            rule = msgspec.structs.replace(rule, **{level: new})
-        if change.clear is not None:
-            rule = msgspec.structs.replace(rule, clear=msgspec.structs.replace(rule.clear, limit=change.clear))
-        if change.enabled is not None:
-            rule = msgspec.structs.replace(rule, enabled=change.enabled)
-        if change.groups is not None:
-            rule = msgspec.structs.replace(rule, groups=tuple(change.groups))
-        if change.hint is not None:
-            rule = msgspec.structs.replace(rule, hint=change.hint)
-        out[name] = rule
-    return out

@@ -42,7 +42,8 @@ _VITAL = ("utilization_ratio", "memory_used_bytes", "power_watts", "temperature_
 _BENIGN = (Why.KNOWN, Why.NOT_PROVIDED, Why.NOT_SUPPORTED, Why.NO_PERMISSION, Why.NEVER_READ, Why.MIG, Why.OUT_OF_RANGE,
            Why.STALE)
 
-_ALARM_BITS = 0x8 | 0x40 | 0x80
+_POWER_BRAKE = 0x80
+_ALARM_BITS = 0x8 | 0x40 | _POWER_BRAKE
 BUSY_RATIO = 0.5
 """Above this utilisation the PCIe generation is judged whatever the performance state says."""
 IDLE_RATIO = 0.05
@@ -143,9 +144,13 @@ METRICS = (
     Metric("presence", "", "whether the GPU answers", kind="derived",
            words={PRESENT: "present", LOST: "LOST", MISSING: "MISSING"}, label="state"),
     Metric("in_use", "", f"memory in use is at least {USED_BYTES >> 30} GiB", kind="derived"),
-    Metric("busy_utilization_ratio", "ratio", "utilisation, of GPUs that are in use", kind="derived"),
-    Metric("temperature_margin_celsius", "°C", "slowdown limit minus temperature", kind="derived", label="margin"),
+    Metric("busy_utilization_ratio", "ratio", "utilisation, of GPUs that are in use", kind="derived", hi=1.0),
+    Metric("temperature_margin_celsius", "°C", "slowdown limit minus temperature", kind="derived", hi=180.0,
+           label="margin"),
+    Metric("memory_temperature_margin_celsius", "°C", "the memory's limit minus its temperature", kind="derived",
+           hi=180.0),
     Metric("slowdown", "", "HW slowdown, HW thermal slowdown or HW power brake is on", kind="derived"),
+    Metric("power_brake", "", "HW power brake is on: the supply asks for less power", kind="derived"),
     Metric("generation_missing", "", "generations below what card and host allow, judged under load", kind="derived"),
     Metric("xid_worst", "", "gravest Xid of the last hour; 0: none", kind="derived", source=xid.SOURCE),
     Metric("xid_age_seconds", "s", "since the last Xid", kind="derived"),
@@ -159,7 +164,7 @@ METRICS = (
     Metric("busy_but_stalled", "", f"utilisation from {STALLED_UTILIZATION_RATIO:.0%} on, at less than "
            f"{STALLED_POWER_RATIO:.0%} of the power that the others draw", kind="derived"),
     Metric("utilization_below_peers_ratio", "ratio", "median utilisation of the node's busy GPUs minus this one's",
-           kind="derived"),
+           kind="derived", hi=1.0),
 )
 TABLE = table("gpu", "gpu", "GPUs", METRICS)
 
@@ -221,9 +226,12 @@ def derive(
     busy = np.where(t.col("in_use") == 1, t.col("utilization_ratio"), np.nan)
     t.put("busy_utilization_ratio", busy, Why.NOT_JUDGED)
     t.put("temperature_margin_celsius", t.col("temperature_slowdown_celsius") - t.col("temperature_celsius"))
+    t.put("memory_temperature_margin_celsius",
+          t.col("memory_temperature_max_celsius") - t.col("memory_temperature_celsius"))
     reasons = t.col("clocks_event_reasons")
     mask = np.where(np.isnan(reasons), 0, reasons).astype(np.int64)
     t.put("slowdown", _known(reasons, (mask & _ALARM_BITS) != 0))
+    t.put("power_brake", _known(reasons, (mask & _POWER_BRAKE) != 0))
     t.put("generation_missing", _generation_missing(t), Why.NOT_JUDGED)
     t.put("utilization_below_peers_ratio", _below_peers(t.row_node, busy), Why.NOT_JUDGED)
     if node_time is not None:

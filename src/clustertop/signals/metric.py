@@ -44,6 +44,8 @@ class Metric:
     """Short column head."""
     aliases: tuple[str, ...] = ()
     """Other columns of the probe that mean the same; a row has at most one of them all."""
+    coverage: str = ""
+    """Of a mean or a sum: the column that says over what share of its things it is, 0 to 1."""
 
     @property
     def saturation(self) -> float:

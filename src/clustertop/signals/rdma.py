@@ -91,7 +91,7 @@ _DERIVED = (
     Metric("lanes", "", "lanes in use", kind="derived", source=_ABI),
     Metric("rate_expected_bits_per_second", "b/s", "what most ports of this model run at; of InfiniBand, four lanes",
            kind="derived", label="expected"),
-    Metric("rate_missing_ratio", "ratio", "how much of the expected rate is missing", kind="derived"),
+    Metric("rate_missing_ratio", "ratio", "how much of the expected rate is missing", kind="derived", hi=1.0),
     Metric("link", "", "state and physical state together", kind="derived", words=LINK_WORDS, label="link"),
     Metric("was_up", "", "1: the port has been seen up, so it is expected up", kind="derived"),
     Metric("never_used", "", "1: not up, and not seen up since it was first seen: no fault", kind="derived"),

@@ -103,7 +103,7 @@ class WidthDrops:
         self._keys: list[str] = []
         self._listed = -1
         self._drops: dict[int, _Drop] = {}
-        self._bursts = Bursts(history.samples)
+        self._bursts = Bursts(history.length)
 
     def derive(
         self, t: Columns, chain: NDArray[np.intp], join: NDArray[np.intp], gpus: Columns, labels: Sequence[str],

@@ -47,6 +47,15 @@ class Ring:
         out: NDArray[np.float32] = self._data[self.order(), position, row]
         return out
 
+    def samples(self, position: int, rows: int) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+        """The times of all samples, oldest first, and the *position*-th column at each, [samples, rows]."""
+        order = self.order()
+        order = order[~np.isnan(self.times[order])]
+        out = np.full((len(order), rows), np.nan, np.float32)
+        width = min(rows, self._data.shape[2])
+        out[:, :width] = self._data[order, position, :width]
+        return self.times[order], out
+
     def before(self, at: float, rows: int) -> NDArray[np.float32]:
         """[columns, rows] of the newest sample not younger than *at*, or of the oldest there is; NaN if none."""
         order = self.order()
@@ -83,7 +92,7 @@ class History:
                 self._positions[spec.name, spec.metrics[number].name] = position
 
     @property
-    def samples(self) -> int:
+    def length(self) -> int:
         """How many samples are kept."""
         return SAMPLES
 
@@ -110,6 +119,18 @@ class History:
             KeyError: no history is kept of it.
         """
         return self._rings[table].series(self._positions[table, metric], row)
+
+    def kept(self, table: str, metric: str) -> bool:
+        """Whether the past of a column is kept."""
+        return (table, metric) in self._positions
+
+    def samples(self, table: str, metric: str, rows: int) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+        """When the kept samples were taken (our monotonic clock), oldest first, and their values, [samples, rows].
+
+        Raises:
+            KeyError: no history is kept of it.
+        """
+        return self._rings[table].samples(self._positions[table, metric], rows)
 
     def forget(self, table: str, rows: NDArray[np.intp]) -> None:
         """Drop the past of *rows* of *table*."""

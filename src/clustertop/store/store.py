@@ -96,7 +96,18 @@ class Store:
         expect_gpus: ExpectGpus = lambda node: None,
         freshness: Freshness | None = None,
         settle_seconds: float = SETTLE_SECONDS,
+        growth: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
+        """Make the tables.
+
+        Args:
+            nodes: the inventory.
+            expect_width: tells how many PCIe lanes a device must have.
+            expect_gpus: tells how many GPUs a node must have.
+            freshness: when a reading is old.
+            settle_seconds: how long a node settles after a boot.
+            growth: by table, the counters whose increase since first seen belongs in each view.
+        """
         self._freshness = freshness or Freshness()
         self._settle_seconds = settle_seconds
         self._settle = np.full(len(nodes), -np.inf)
@@ -104,6 +115,9 @@ class Store:
         self._ticked = float("-inf")
         self.nodes = tuple(nodes)
         self.tables = {spec.name: Table(spec, LABELS[spec.name]) for spec in SPECS}
+        for name, columns in (growth or {}).items():
+            table = self.tables[name]
+            table.show_growth = tuple(column for column in columns if column in table.counter_names)
         self.history = History(SPECS)
         self.generation = 0
         self._nodes = [_Node() for _ in self.nodes]
@@ -443,8 +457,12 @@ class Store:
               np.where(heard, np.maximum(self._expected_gpus - np.bincount(owner, minlength=count), 0), np.nan))
         util, tell = total(g.col("utilization_ratio"), presence == gpu.PRESENT)
         t.put("gpu_utilization_ratio", np.where(tell > 0, util / np.maximum(tell, 1), np.nan))
+        # A GPU in MIG mode has no utilisation of its own and is in no mean; any other that does not tell is missing.
+        whole = np.maximum(known - np.bincount(owner[g.col("mig_mode") == 1], minlength=count), tell)
+        t.put("gpu_utilization_coverage_ratio", np.where(heard & (whole > 0), tell / np.maximum(whole, 1), np.nan))
         power, tell = total(g.col("power_watts"), presence == gpu.PRESENT)
         t.put("gpu_power_watts", np.where(tell > 0, power, np.nan))
+        t.put("gpu_power_coverage_ratio", np.where(heard & (known > 0), tell / np.maximum(known, 1), np.nan))
         net = self.tables["net"].columns
         owner = net.row_node
         for name, rate in (("network_receive_bytes_per_second", "receive_bytes_per_second"),

@@ -67,6 +67,8 @@ class Table:
         self._saturation = np.array([spec.metric(name).saturation for name in self.counter_names])[:, None]
         self._rate_column = [spec.index.get(spec.metric(name).rate, -1) for name in self.counter_names]
         self._is_rated = np.array([column >= 0 for column in self._rate_column], np.bool_)
+        self.show_growth: tuple[str, ...] = ()
+        """Counters whose increase since first seen is in every view."""
         self.rows = 0
         self.keys: list[str] = []
         self.attrs: list[Mapping[str, Attr]] = []
@@ -475,7 +477,8 @@ class Table:
             self._names = (tuple(self.keys), tuple(self.attrs), tuple(self.labels))
         keys, attrs, labels = self._names
         return TableView(self.spec, self.node[rows].copy(), keys, attrs, labels, values, why, age, level,
-                         self.present[rows].copy(), self.reads[rows] + self.other_reads[rows])
+                         self.present[rows].copy(), self.reads[rows] + self.other_reads[rows],
+                         {name: self.grown[self.counter_names.index(name), rows].copy() for name in self.show_growth})
 
 
 def _spare(columns: NDArray[np.intp], why: NDArray[np.uint16], tall: int) -> NDArray[np.intp]:

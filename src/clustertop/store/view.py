@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,6 +55,8 @@ class TableView:
     """[rows] False: a good listing no longer has it."""
     reads: NDArray[np.int64]
     """[rows] how many readings of its group have arrived."""
+    grown: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    """By counter, of those that the rules ask for: [rows] its increase since first seen, resets taken out."""
 
     def __len__(self) -> int:
         return len(self.keys)

@@ -1,0 +1,108 @@
+"""How late an alert can be: the worst case from the fault to the alert, by what a rule waits for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from clustertop.rules.values import TREND_SECONDS, step_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from clustertop.model import Alert
+    from clustertop.rules.spec import Level, Rule
+    from clustertop.store.view import FleetView
+    from clustertop.wire.transport import PollSettings
+
+DELIVERY_SECONDS = 0.5
+"""From the reading to the console: a frame waits a moment for what is due, and travels."""
+HUNG_SECONDS = 3.0
+"""Least time after which a call that has not returned counts as hung; else twice the group's interval."""
+_BESIDE = frozenset({"node", "group"})
+"""Tables with columns that the console works out beside the readings of any one group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """How often things are read and judged."""
+
+    intervals: Mapping[str, float]
+    """By probe group, seconds."""
+    tick_seconds: float
+    """Between two evaluations."""
+    keepalive_seconds: float
+    """Until a connection that says nothing is given up."""
+
+    def at(self, view: FleetView, node: str) -> Times:
+        """The same for one node as it is now: where readings are dear, its probe makes them less often."""
+        number = next((number for number, one in enumerate(view.nodes) if one.name == node), None)
+        if number is None:
+            return self
+        groups, found = view["group"], dict(self.intervals)
+        for row in groups.rows_of(number).tolist():
+            seconds = groups.value("interval_seconds", row)
+            if seconds is not None:
+                found[groups.keys[row]] = max(seconds, found.get(groups.keys[row], 0.0))
+        return replace(self, intervals=found)
+
+
+def times(settings: PollSettings, tick_seconds: float) -> Times:
+    """Return the times of a session with *settings* that evaluates every *tick_seconds*."""
+    often = settings.interval_seconds
+    return Times({"gpu": often, "rdma": often, "host": often, "pcie": settings.pcie_interval_seconds}, tick_seconds,
+                 settings.keepalive_seconds * (settings.keepalive_count + 1))
+
+
+def detects_within(rule: Rule, level: Level, group: str, when: Times) -> float:
+    """Return the longest time in seconds from a fault to its alert, a node that answers at all given.
+
+    It is the sum of: the interval of the readings, what the rule waits for (seconds, or readings less one times the
+    interval), the delivery, an evaluation (two where seconds are counted: they count from one and to one), the step
+    of dear kinds, and the wait for siblings.
+
+    Args:
+        rule: the rule.
+        level: one of its levels.
+        group: the probe group that feeds its table; empty: the console itself.
+        when: the times.
+    """
+    interval = _interval(rule, group, when)
+    seen = _seen(rule, level, interval, when)
+    waits = max(level.for_seconds, (level.for_polls - 1) * interval)
+    ticks = when.tick_seconds * (2 if level.for_seconds else 1)
+    return seen + waits + DELIVERY_SECONDS + ticks + step_seconds(rule) + rule.gather_seconds
+
+
+def of_alert(alert: Alert, rule: Rule, view: FleetView, when: Times) -> float | None:
+    """Return the worst case of the level at which *alert* fires; None if its rule has no such level now."""
+    level = next((level for severity, level in rule.levels() if severity == alert.severity), None)
+    if level is None:
+        return None
+    return detects_within(rule, level, view[rule.table].spec.group, when.at(view, alert.thing.node))
+
+
+def _interval(rule: Rule, group: str, when: Times) -> float:
+    if rule.table == "group" or group not in when.intervals:
+        return max(when.intervals.values())
+    if rule.table in _BESIDE and rule.metric in {"reachable", "frames_missed", "clock_skew_seconds"}:
+        return min(when.intervals.values())
+    return when.intervals[group]
+
+
+def _seen(rule: Rule, level: Level, interval: float, when: Times) -> float:
+    """From the fault until the first value that shows it."""
+    match (rule.kind, rule.table, rule.metric):
+        case ("absence", _, _):
+            return max(min(rule.gaps * interval, rule.gap_seconds + interval), level.limit)
+        case ("trend", _, _):
+            return TREND_SECONDS + interval
+        case (_, "node", "reachable"):
+            return when.keepalive_seconds
+        case (_, "node", "frames_missed"):
+            return level.limit * max(interval, 1.0)
+        case (_, "group", "age_intervals"):
+            return level.limit * interval
+        case (_, "group", "hung"):
+            return max(2.0 * interval, HUNG_SECONDS) + interval
+    return interval

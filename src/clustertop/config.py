@@ -259,6 +259,10 @@ class Alerts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     resume_seconds: Annotated[
         float, _number("After the console itself was stopped nothing is raised for so long.", 0, 3600)
     ] = 15.0
+    accept_seconds: Annotated[
+        float, _number("A device that has been well for so long is one of its node's: it is missed when it is gone, "
+                       "also after a restart.", 0, 86400)
+    ] = 60.0
 
 
 class Console(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

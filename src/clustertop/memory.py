@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 ACCEPT_SECONDS = 60.0
 """A device that has been well for this long is one of its node's: it is missed when it is gone."""
+FRESH_SECONDS = 60.0
+"""A reading older than this says nothing of now."""
 LEARN_SECONDS = 10.0
-"""Time between two looks for new devices."""
+"""Time between two looks for new devices; less where they are accepted sooner."""
 SAVE_SECONDS = 5.0
 """Shortest time between two writings."""
 _KEPT = {
@@ -35,8 +37,8 @@ _KEPT = {
 class Devices:
     """What a fleet's nodes have, learnt from its core."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, core: Core, accept_seconds: float = ACCEPT_SECONDS) -> None:
+        self._core, self._accept = core, accept_seconds
         self._known: dict[str, dict[tuple[str, str], Device]] = {}
         self._well = {name: np.full(0, np.nan) for name in _KEPT}
 
@@ -54,10 +56,10 @@ class Devices:
                 since = self._well[name] = np.pad(since, (0, table.rows - len(since)), constant_values=np.nan)
             well = _well(name, columns.present, columns.col("presence" if name == "gpu" else "link"),
                          columns.col("virtual") if name == "port" else None)
-            well &= now - table.read_at[: table.rows] < ACCEPT_SECONDS
+            well &= now - table.read_at[: table.rows] < max(self._accept, FRESH_SECONDS)
             since[~well] = np.nan
             since[well & np.isnan(since)] = now
-            for row in np.flatnonzero(now - since >= ACCEPT_SECONDS).tolist():
+            for row in np.flatnonzero(now - since >= self._accept).tolist():
                 node = store.nodes[int(table.node[row])].name
                 mine = self._known.setdefault(node, {})
                 key = (name, table.keys[row])
@@ -98,15 +100,19 @@ class Memory:
     Args:
         path: the file.
         core: what remembers.
+        accept_seconds: how long a device must be well to be expected from then on.
         keep: False: only the devices that nodes had are brought back, and nothing is written: one look at the fleet.
     """
 
-    def __init__(self, path: Path, core: Core, *, keep: bool = True) -> None:
+    def __init__(
+        self, path: Path, core: Core, *, keep: bool = True, accept_seconds: float = ACCEPT_SECONDS
+    ) -> None:
         self._keep = keep
         self._file = StateFile(path)
         self._core = core
         self._failed = ""
-        self._devices = Devices(core)
+        self._devices = Devices(core, accept_seconds)
+        self._step = min(LEARN_SECONDS, max(accept_seconds / 4, 1.0))
         self._learned = self._saved_at = float("-inf")
         self._hands = 0
         self._changed = False
@@ -132,7 +138,7 @@ class Memory:
         """Learn of new devices and see to it that what changed is written. Call it after an evaluation."""
         if not self._keep:
             return
-        if now - self._learned >= LEARN_SECONDS:
+        if now - self._learned >= self._step:
             self._learned = now
             self._changed |= self._devices.learn(now)
         self._changed |= self._devices.forget()

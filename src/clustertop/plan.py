@@ -50,6 +50,8 @@ class Plan:
     """Makes the ways out for alerts of a session that keeps what it learns; None: there are none."""
     state: Path | None = None
     """Where acknowledgements, known devices and firing alerts outlive the run; None: they do not."""
+    accept_seconds: float = 60.0
+    """How long a device must be well to be expected from then on."""
     notes: tuple[str, ...] = ()
     settle_seconds: float = 300.0
     """How long after a boot nothing is raised of a node."""

@@ -91,7 +91,8 @@ class Session:
         self._ways = tuple(plan.outlets()) if keep and plan.outlets is not None else ()
         for way in self._ways:
             self.core.listen(way.tell)
-        self._memory = Memory(plan.state, self.core, keep=keep) if plan.state is not None else None
+        self._memory = Memory(
+            plan.state, self.core, keep=keep, accept_seconds=plan.accept_seconds) if plan.state is not None else None
         self._fleet = Fleet(
             plan.inventory.nodes, plan.settings, self, self._clock, unchecked=plan.inventory.unchecked,
             per_poll=plan.inventory.per_poll, released=self._released)

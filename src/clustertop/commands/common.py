@@ -80,7 +80,8 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
         inventory, poll_settings(loaded), scoped(rules, inventory.rule_nodes), expect_width(inventory),
         expect_gpus(inventory), Freshness(poll.late_intervals, poll.stale_intervals),
         released=ReleasedNodes.usual(), notes=tuple(notes), outlets=outlets(loaded, state), state=state,
-        settle_seconds=alerts.settle_seconds, resume_seconds=alerts.resume_seconds, origins=rules.origins)
+        settle_seconds=alerts.settle_seconds, resume_seconds=alerts.resume_seconds,
+        accept_seconds=alerts.accept_seconds, origins=rules.origins)
     return plan, loaded
 
 

@@ -194,7 +194,8 @@ def derive(t: Columns, failed: NDArray[np.bool_], node_time: NDArray[np.float64]
 
     Args:
         t: the table.
-        failed: [rows] True where the driver as a whole does not answer; then no single GPU is lost.
+        failed: [rows] True where the driver as a whole does not answer; then no single GPU is lost, and one without
+            values is neither there nor gone.
         node_time: [rows] the node's monotonic clock at the reading, seconds.
     """
     # MIG hides whole-GPU utilisation; say so instead of "not supported".
@@ -203,14 +204,15 @@ def derive(t: Columns, failed: NDArray[np.bool_], node_time: NDArray[np.float64]
         for name in ("utilization_ratio", "memory_utilization_ratio"):
             t.set_why(name, mig & np.isnan(t.col(name)), Why.MIG)
     lost = np.zeros(len(mig), np.bool_)
-    silent = np.ones(len(mig), np.bool_)
+    silent, blank = np.ones(len(mig), np.bool_), np.ones(len(mig), np.bool_)
     for name in _VITAL:
         why = t.why_of(name)
         lost |= why == Why.GPU_LOST
+        blank &= np.isnan(t.col(name))
         silent &= np.isnan(t.col(name)) & ~np.isin(why, _BENIGN)
     lost |= silent
     presence = np.where(~t.present, MISSING, np.where(lost, LOST, PRESENT)).astype(float)
-    t.put("presence", np.where(failed, np.nan, presence), Why.UNREADABLE)
+    t.put("presence", np.where(failed & blank, np.nan, presence), Why.UNREADABLE)
     t.put("in_use", _known(t.col("memory_used_bytes"), t.col("memory_used_bytes") >= USED_BYTES))
     busy = np.where(t.col("in_use") == 1, t.col("utilization_ratio"), np.nan)
     t.put("busy_utilization_ratio", busy, Why.NOT_JUDGED)

@@ -33,7 +33,7 @@ LABELS = {
 SPECS = (host.NODE, host.GROUP, gpu.TABLE, pcie.TABLE, rdma.TABLE, host.NET, gpu.PROCESS)
 GROUPS = ("gpu", "pcie", "rdma", "host")
 _UNCHANGED = TablePart()
-_NOT_READ = frozenset({"error", "released"})
+_NOT_READ = frozenset({"error", "released", "hung"})
 """States of a group in which no row is to blame for having no values."""
 _GROUP_COLUMNS = tuple(host.GROUP.index[name] for name in (
     "group_state", "hung", "failed", "interval_seconds", "reading_seconds"))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from clustertop.model import Alert, LinkEvent, NodeInfo, Transition
     from clustertop.rules.spec import Rule
-    from clustertop.store.store import ExpectGpus, ExpectWidth
+    from clustertop.store.store import ExpectCount, ExpectWidth
     from clustertop.store.view import FleetView, Freshness
     from clustertop.wire.frame import Frame
 
@@ -65,10 +65,12 @@ class Core:
 
     def __init__(
         self, nodes: Sequence[NodeInfo], rules: Mapping[str, Rule], *, expect_width: ExpectWidth | None = None,
-        expect_gpus: ExpectGpus | None = None, freshness: Freshness | None = None, tap: Tap | None = None,
+        expect_gpus: ExpectCount | None = None, expect_ports: ExpectCount | None = None,
+        freshness: Freshness | None = None, tap: Tap | None = None,
     ) -> None:
         self.store = Store(
-            nodes, expect_width or (lambda node, key, attrs: None), expect_gpus or (lambda node: None), freshness)
+            nodes, expect_width or (lambda node, key, attrs: None), expect_gpus or (lambda node: None),
+            expect_ports or (lambda node: None), freshness)
         self.engine = Engine(rules)
         self.frames = 0
         self.bad_frames: dict[int, str] = {}

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from clustertop.inventory import Inventory
     from clustertop.rules.spec import Rule
-    from clustertop.store.store import ExpectGpus, ExpectWidth
+    from clustertop.store.store import ExpectCount, ExpectWidth
     from clustertop.store.view import Freshness
     from clustertop.wire.transport import PollSettings
 
@@ -23,7 +23,8 @@ class Plan:
     settings: PollSettings
     rules: Mapping[str, Rule]
     expect_width: ExpectWidth | None = None
-    expect_gpus: ExpectGpus | None = None
+    expect_gpus: ExpectCount | None = None
+    expect_ports: ExpectCount | None = None
     freshness: Freshness | None = None
     title: str = ""
     notes: tuple[str, ...] = ()

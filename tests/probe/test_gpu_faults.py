@@ -178,10 +178,7 @@ def test_any_other_error_of_any_call_costs_its_own_values(call: str, code: int, 
     rows = ticks.rows(ticks.tick())
     whole(rows, 0, 1, 3)
     columns = {column for spec in fields.SPECS if spec[1][0] == call for column in spec[0]}
-    # Of two names for one thing the other may still answer; this library has no TemperatureV.
-    answers = {"reasons": 0} if code == 13 else {}
-    assert {column: rows[key(2)][column] for column in columns} == {
-        column: answers.get(column, Err(words)) for column in columns}
+    assert {column: rows[key(2)][column] for column in columns} == dict.fromkeys(columns, Err(words))
     others = {column: cell for column, cell in rows[key(2)].items() if column not in columns}
     assert {column: others[column] for column in HEALTHY if column in others} == {
         column: value for column, value in HEALTHY.items() if column in others}
@@ -272,8 +269,7 @@ def power(values: Values, index: int) -> object:
     return values.cell("gpu", key(index), "power_mw")
 
 
-@pytest.mark.parametrize("call", ["nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetFieldValues",
-                                  "nvmlDeviceGetCurrPcieLinkWidth"])
+@pytest.mark.parametrize("call", ["nvmlDeviceGetCount_v2", "nvmlDeviceGetFieldValues"])
 def test_a_call_that_hangs_is_named_and_the_other_groups_go_on(
     call: str, watch: Callable[..., Run], scenario: Scenario
 ) -> None:
@@ -291,11 +287,11 @@ def test_a_call_that_hangs_is_named_and_the_other_groups_go_on(
     run.until(lambda values: values.frame is not None and values.frame.g["gpu"].st == "ok")
 
 
-@pytest.mark.parametrize(("code", "words"), [
-    (18, "Driver/library version mismatch"), (9, "Driver Not Loaded"), (4, "Insufficient Permissions"),
-    (12, "NVML Shared Library Not Found"), (999, "Unknown Error")])
-def test_nvml_that_does_not_start_is_tried_again(
-    code: int, words: str, watch: Callable[..., Run], scenario: Scenario
+@pytest.mark.parametrize(("code", "words", "again"), [
+    (18, "Driver/library version mismatch", True), (4, "Insufficient Permissions", False),
+    (12, "NVML Shared Library Not Found", False)])
+def test_nvml_that_does_not_start_says_why_and_is_tried_again(
+    code: int, words: str, again: bool, watch: Callable[..., Run], scenario: Scenario
 ) -> None:
     scenario.add(f"init {code}")
     run = watch()
@@ -303,9 +299,10 @@ def test_nvml_that_does_not_start_is_tried_again(
     assert values.frame is not None
     assert values.frame.g["gpu"].e == words
     assert "gpu" not in values.rows
-    scenario.write("count 4")
-    values = run.until(lambda values: "gpu" in values.rows, 20)
-    assert power(values, 3) == 512000
+    if again:  # ten seconds later
+        scenario.write("count 4")
+        values = run.until(lambda values: "gpu" in values.rows, 20)
+        assert power(values, 3) == 512000
 
 
 def test_sixteen_gpus_mig_permissions_and_a_lost_one_at_once(watch: Callable[..., Run], scenario: Scenario) -> None:

@@ -56,7 +56,7 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
     from clustertop.inventory import resolve
     from clustertop.plan import Plan
     from clustertop.rules.spec import apply, builtin
-    from clustertop.settings import expect_gpus, expect_width, poll_settings
+    from clustertop.settings import expect_gpus, expect_ports, expect_width, poll_settings
     from clustertop.store.view import Freshness
 
     rules = builtin()
@@ -70,7 +70,7 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
         notes.append(f"host keys are not checked for {len(inventory.unchecked)} nodes: {few}")
     plan = Plan(
         inventory, poll_settings(loaded), apply(rules, loaded.config.rules), expect_width(inventory),
-        expect_gpus(inventory), Freshness(poll.late_intervals, poll.stale_intervals), notes=tuple(notes))
+        expect_gpus(inventory), expect_ports(inventory), Freshness(poll.late_intervals, poll.stale_intervals), notes=tuple(notes))
     return plan, loaded
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from clustertop.model import LinkEvent
 
     ExpectWidth = Callable[[NodeInfo, str, Mapping[str, Attr]], float | None]
-    ExpectGpus = Callable[[NodeInfo], int | None]
+    ExpectCount = Callable[[NodeInfo], int | None]
 
 LABELS = {
     "node": host.node_label, "group": host.group_label, "gpu": gpu.label, "pcie": pcie.label, "port": rdma.label,
@@ -35,6 +35,8 @@ GROUPS = ("gpu", "pcie", "rdma", "host")
 _UNCHANGED = TablePart()
 _NOT_READ = frozenset({"error", "released", "hung"})
 """States of a group in which no row is to blame for having no values."""
+_LISTED = frozenset({"ok", "off"})
+"""States of a group that has looked for its things, so that what it does not tell of is not there."""
 _GROUP_COLUMNS = tuple(host.GROUP.index[name] for name in (
     "group_state", "hung", "failed", "interval_seconds", "reading_seconds"))
 _READING_SECONDS = host.GROUP.index["reading_seconds"]
@@ -78,7 +80,8 @@ class Store:
         self,
         nodes: Sequence[NodeInfo],
         expect_width: ExpectWidth = lambda node, key, attrs: None,
-        expect_gpus: ExpectGpus = lambda node: None,
+        expect_gpus: ExpectCount = lambda node: None,
+        expect_ports: ExpectCount = lambda node: None,
         freshness: Freshness | None = None,
     ) -> None:
         self._freshness = freshness or Freshness()
@@ -87,8 +90,9 @@ class Store:
         self.history = History(SPECS)
         self.generation = 0
         self._nodes = [_Node() for _ in self.nodes]
-        self._expected_gpus = np.array(
-            [np.nan if (count := expect_gpus(node)) is None else float(count) for node in self.nodes])
+        self._expected_gpus, self._expected_ports = (
+            np.array([np.nan if (count := expect(node)) is None else float(count) for node in self.nodes])
+            for expect in (expect_gpus, expect_ports))
         self._paths = PciePaths(self.tables["pcie"], self.tables["gpu"], self.nodes, expect_width)
         self._ports = Ports(self.tables["port"])
         self._tables_of = {
@@ -254,7 +258,8 @@ class Store:
         self._paths.derive()
         rdma.derive(ports.columns, self._flags("port", lambda attrs: bool(attrs.get("physfn"))))
         self._ports.derive(now)
-        judge_nodes(nodes.columns, ports.columns)
+        listed = np.array([node.told.get("rdma", ("",))[0] in _LISTED for node in self._nodes])
+        judge_nodes(nodes.columns, ports.columns, np.where(listed, self._expected_ports, np.nan))
         self._net()
         self._groups(now)
         self._node_table(nodes, gpus, now)

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clustertop.signals.pcie import NO_MODEL, expected_widths
+from clustertop.signals.pcie import LEAST_LANES, NO_MODEL, expected_widths
 
 WIDTHS = st.sampled_from([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, float("nan")])
 
@@ -36,6 +36,12 @@ def test_alone_or_of_no_known_model_its_own_maximum_counts() -> None:
     assert expect([3, NO_MODEL, NO_MODEL], [8.0, 4.0, 16.0]) == [8.0, 4.0, 16.0]
 
 
+def test_links_of_one_or_two_lanes_are_judged_only_where_the_operator_says_so() -> None:
+    nan = float("nan")
+    assert np.array_equal(expect([0, 0, 1, 2], [2.0, 2.0, 1.0, 4.0]), [nan, nan, nan, 4.0], equal_nan=True)
+    assert expect([0, 1], [2.0, 4.0], [2.0, nan]) == [2.0, 4.0]
+
+
 def test_nothing_known_is_unknown() -> None:
     assert np.isnan(expect([NO_MODEL], [float("nan")])).all()
     assert expect([0, 0], [float("nan"), 16.0]) == [16.0, 16.0]
@@ -51,4 +57,5 @@ def test_agrees_with_counting_one_by_one(devices: list[tuple[int, float]]) -> No
     want = [max(counts[model], key=lambda width: (counts[model][width], width)) if model in counts else own
             for model, own in devices]
     got = expect([model for model, _ in devices], [width for _, width in devices])
+    want = [width if width >= LEAST_LANES else float("nan") for width in want]
     assert np.array_equal(got, want, equal_nan=True)

@@ -25,7 +25,8 @@ def replay_core(recording: Recording) -> Core:
     """A core with the nodes, expectations and rules of *recording*."""
     header, inventory = recording.header, recording.inventory
     return Core(inventory.nodes, header.rules, expect_width=expect_width(inventory), expect_gpus=expect_gpus(inventory),
-                expect_ports=expect_ports(inventory), freshness=Freshness(header.late_intervals, header.stale_intervals))
+                expect_ports=expect_ports(inventory),
+                freshness=Freshness(header.late_intervals, header.stale_intervals))
 
 
 def transitions(recording: Recording) -> Iterator[Transition]:

@@ -96,6 +96,17 @@ def test_a15_a_mismatch_says_what_it_is_and_the_hint_says_what_to_do() -> None:
     assert "reload or a reboot" in alert.hint
 
 
+def test_a11_before_it_is_configured_the_alert_is_raised_once() -> None:
+    """A11b, its first half; that it can be acknowledged for good, tied to the width, is the rules' and the console's."""
+    fleet = Fleet()
+    for _ in range(50):
+        fleet.step(gpu=gpus({"pcie_width": 8}))
+    assert fleet.rules == ["raised pcie_width"]
+    for _ in range(3):
+        fleet.step(gpu=gpus({"pcie_width": 4}))
+    assert "pcie_width" in fleet.firing
+
+
 class TestB8:
     """B8: what is expected is what was up, or what the operator wrote; no number is built in."""
 

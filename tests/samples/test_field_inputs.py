@@ -17,7 +17,7 @@ from clustertop.model import Severity
 from clustertop.signals import rdma
 from clustertop.signals.units import pci_key
 from samples.lab import Lab
-from samples.test_cases import GPU, NIC, PORT, faulty, links, port, probe_once, state
+from samples.test_cases import GPU, NIC, PORT, faulty, port, probe_once, state
 from trees import NodeTree
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def test_b3_no_pma_is_no_counters_for_one_device(tree: NodeTree) -> None:
 
 
 @pytest.mark.cc
-def test_b4_one_file_fails_and_costs_itself(tree: NodeTree, faulty: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_b4_one_file_fails_and_costs_itself(tree: NodeTree, faulty: Path, tmp_path: Path) -> None:
     """B4a, by reads that really fail, in the probe's process."""
     sysfs, expect = load("B4", "sysfs.json"), load("B4", "expect.json")
     (label, files), = sysfs.items()

@@ -36,6 +36,9 @@ UNREAD = {
     "rdma/recreated/mlnx_qos.txt": "needs the vendor's tool; PFC shows in the pause counters by priority",
     "rdma/recreated/mlxlink-cm.txt": "needs root and the vendor's tool; its queries take the port's register lock",
     "rdma/recreated/show_gids.txt": "a listing of addresses, nothing to watch",
+    "logs/recreated/aer-three-kernel-generations.log": "the counters aer_dev_* say the same by device and kind (Linux 4.19)",
+    "logs/recreated/mlx5-health-and-link.log": "a port that is down or flaps is told by its state; health words have no column",
+    "logs/dmesg/mlx5-events.txt": "slot power, cables and module heat in the kernel's words have no column; looked at for Xids",
     "logs/nccl/": "job logs are a source of their own",
     "logs/recreated/nccl-2.2x-init-timings.log": "job logs are a source of their own",
 }

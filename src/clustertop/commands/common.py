@@ -70,7 +70,8 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
         notes.append(f"host keys are not checked for {len(inventory.unchecked)} nodes: {few}")
     plan = Plan(
         inventory, poll_settings(loaded), apply(rules, loaded.config.rules), expect_width(inventory),
-        expect_gpus(inventory), expect_ports(inventory), Freshness(poll.late_intervals, poll.stale_intervals), notes=tuple(notes))
+        expect_gpus(inventory), expect_ports(inventory), Freshness(poll.late_intervals, poll.stale_intervals),
+        notes=tuple(notes))
     return plan, loaded
 
 

@@ -59,12 +59,9 @@ one() {
   fi
 }
 if_there() { if [ -e "$1" ]; then one "$1" "$2"; fi; }
-# where DIRECTORY LABEL: where it really is.
+# where DIRECTORY LABEL: where it really is. It is also where the shell is afterwards, which saves a process.
 where() {
-  if [ -d "$1" ]; then
-    v=$(cd -P "$1" && pwd -P)
-    if [ -n "$v" ]; then add "$2=$v"; fi
-  fi
+  if [ -d "$1" ] && cd -P "$1"; then add "$2=$PWD"; fi
 }
 # class DIRECTORY: true where it can be listed; else says why not.
 class() {

@@ -395,7 +395,8 @@ class Gpus(_Base):
     """Rounds of one by one before all are asked at once again."""
     FIELDS = (
         "index", "uuid", "pci.bus_id", "name", "serial", "driver_version", "utilization.gpu", "utilization.memory",
-        "memory.used", "memory.total", "power.draw", "temperature.gpu", "temperature.memory", "temperature.gpu.tlimit", "clocks.current.sm",
+        "memory.used", "memory.total", "power.draw", "temperature.gpu", "temperature.memory", "temperature.gpu.tlimit",
+        "clocks.current.sm",
         "clocks.current.memory", "clocks_event_reasons.active", "pstate", "pcie.link.gen.current",
         "pcie.link.width.current", "ecc.errors.corrected.volatile.total", "ecc.errors.uncorrected.volatile.total",
         "enforced.power.limit", "pcie.link.gen.max", "pcie.link.gen.gpumax", "pcie.link.width.max", "clocks.max.sm",

@@ -74,7 +74,8 @@ class Session:
         self.title = plan.title
         self._tap = tap
         self.core = Core(plan.inventory.nodes, plan.rules, expect_width=plan.expect_width,
-                         expect_gpus=plan.expect_gpus, freshness=plan.freshness, tap=tap)
+                         expect_gpus=plan.expect_gpus, expect_ports=plan.expect_ports,
+                         freshness=plan.freshness, tap=tap)
         self._clock = clock or SystemClock()
         self._tick = tick_seconds or (0.5 if len(plan.inventory.nodes) <= SMALL_FLEET else 1.0)
         self._number = {node.name: number for number, node in enumerate(plan.inventory.nodes)}

@@ -21,14 +21,14 @@ MAX_VIRTUAL = 64
 """Most interfaces without a PCI function that are read: a node full of containers has hundreds."""
 _CONTAINER = ("veth", "cali", "lxc")
 
-_NODE = (
+NODE_COLUMNS = (
     "ncpu", "cpu_total", "cpu_idle", "load1", "load5", "load15", "mem_total", "mem_available", "swap_total",
     "swap_free", "uptime", "psi_cpu", "psi_mem", "psi_io",
 )  # fmt: skip
 _STATISTICS = (
     "rx_bytes", "tx_bytes", "rx_packets", "tx_packets", "rx_errors", "tx_errors", "rx_dropped", "tx_dropped",
 )  # fmt: skip
-_NET = _STATISTICS + ("carrier_changes", "speed_mbps", "mtu", "operstate")
+NET_COLUMNS = _STATISTICS + ("carrier_changes", "speed_mbps", "mtu", "operstate")
 _MEMORY = (b"MemTotal:", b"MemAvailable:", b"SwapTotal:", b"SwapFree:")
 
 
@@ -53,7 +53,7 @@ class Host(object):
         if now - self._looked >= SELDOM_SECONDS:
             self._looked = now
             self._look(now)
-        node = Table([("", self._jobs.attrs(now))], list(_NODE), self._node())
+        node = Table([("", self._jobs.attrs(now))], list(NODE_COLUMNS), self._node())
         return Reading({"node": node, "net": self._net()}, facts=self._facts)
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class Host(object):
         cells += [self._seldom["/speed" + name] for name in names]
         cells += [self._seldom["/mtu" + name] for name in names]
         cells += [tree.hot("sys/class/net/" + name + "/operstate") for name in names]
-        return Table(self._rows, list(_NET), cells, self._error)
+        return Table(self._rows, list(NET_COLUMNS), cells, self._error)
 
     def _node(self) -> "List[Cell]":
         tree = self._tree

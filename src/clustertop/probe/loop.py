@@ -15,6 +15,7 @@ from .gpu import Gpus
 from .host import Host
 from .pcie import Pcie
 from .rdma import Rdma
+from .stuck import mark_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -143,6 +144,8 @@ class Runner(object):
             )
         if not self._n:
             group.t = now
+        if group.st == "hung":
+            group.w, group.e = group.e, ""
         if started and now - started >= self.deadline:
             group.st = "hung"
             group.w = self.call.words()
@@ -333,6 +336,7 @@ class Probe(object):
             runner.thread.start()
 
     def _settle(self) -> None:
+        mark_process()
         try:
             os.nice(10)
         except OSError:

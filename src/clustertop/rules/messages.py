@@ -170,6 +170,9 @@ def _gpu_missing(view: FleetView, row: int) -> str:
 
 def _gpu_temperature(view: FleetView, row: int) -> str:
     table = view["gpu"]
+    if table.value("temperature_slowdown_celsius", row) is None:
+        return (f"{quantity(table.value('temperature_celsius', row), '°C')}, "
+                f"{quantity(table.value('temperature_margin_celsius', row), '°C')} from its own limit")
     return (f"{quantity(table.value('temperature_celsius', row), '°C')}, slowdown at "
             f"{quantity(table.value('temperature_slowdown_celsius', row), '°C')}")
 

@@ -80,6 +80,7 @@ NODE = table("node", "host", "nodes", (
     Metric("gpu_utilization_ratio", "ratio", "mean of the GPUs that tell", kind="derived", history=True, label="util"),
     Metric("gpu_power_watts", "W", "sum of the GPUs that tell", kind="derived", label="GPU power"),
     Metric("ports_expected", "", "RDMA ports that have been up", kind="derived", label="ports"),
+    Metric("ports_expected_missing", "", "RDMA ports in use, fewer than the inventory expects", kind="derived"),
     Metric("ports_down", "", "of these, the ones that are not up now", kind="derived", label="down"),
     Metric("all_ports_down", "", "1: every one of at least two", kind="derived"),
 ))

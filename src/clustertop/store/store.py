@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from clustertop.model import LinkEvent
 
     ExpectWidth = Callable[[NodeInfo, str, Mapping[str, Attr]], float | None]
-    ExpectGpus = Callable[[NodeInfo], int | None]
+    ExpectCount = Callable[[NodeInfo], int | None]
 
 LABELS = {
     "node": host.node_label, "group": host.group_label, "gpu": gpu.label, "pcie": pcie.label, "port": rdma.label,
@@ -43,8 +43,12 @@ LISTS = frozenset({"path", "mig_layout", "jobs"})
 """Attributes that are lists; "unclassified" is one too, but no node sends it."""
 _UNCHANGED = TablePart()
 _NOT_RELEASED = intern("not released")
-_NOT_READ = frozenset({"error", "released"})
+_NOT_READ = frozenset({"error", "released", "hung"})
 """States of a group in which no row is to blame for having no values."""
+_AWAY = frozenset({"error", "released"})
+"""States of a group that, when they are over, mean that the driver was loaded anew."""
+_LISTED = frozenset({"ok", "off"})
+"""States of a group that has looked for its things, so that what it does not tell of is not there."""
 _GROUP_COLUMNS = tuple(host.GROUP.index[name] for name in (
     "group_state", "hung", "failed", "interval_seconds", "interval_wanted_seconds", "reading_seconds"))
 _READING_SECONDS = host.GROUP.index["reading_seconds"]
@@ -93,7 +97,8 @@ class Store:
         self,
         nodes: Sequence[NodeInfo],
         expect_width: ExpectWidth = lambda node, key, attrs: None,
-        expect_gpus: ExpectGpus = lambda node: None,
+        expect_gpus: ExpectCount = lambda node: None,
+        expect_ports: ExpectCount = lambda node: None,
         freshness: Freshness | None = None,
         settle_seconds: float = SETTLE_SECONDS,
     ) -> None:
@@ -107,8 +112,9 @@ class Store:
         self.history = History(SPECS)
         self.generation = 0
         self._nodes = [_Node() for _ in self.nodes]
-        self._expected_gpus = np.array(
-            [np.nan if (count := expect_gpus(node)) is None else float(count) for node in self.nodes])
+        self._expected_gpus, self._expected_ports = (
+            np.array([np.nan if (count := expect(node)) is None else float(count) for node in self.nodes])
+            for expect in (expect_gpus, expect_ports))
         self._paths = PciePaths(self.tables["pcie"], self.tables["gpu"], self.nodes, expect_width, self.history)
         self._ports = Ports(self.tables["port"])
         self._jobs = JobIndex(*(self.tables[name] for name in ("node", "gpu", "process")))
@@ -279,7 +285,7 @@ class Store:
         before = node.told.get(name)
         if told == before:
             return
-        if name == "gpu" and part.st == "ok" and before is not None and before[0] in _NOT_READ:
+        if name == "gpu" and part.st == "ok" and before is not None and before[0] in _AWAY:
             self._reload[number] = node.frame_at + RELOAD_SECONDS
         node.told[name] = told
         state = host.GROUP_STATES.get(part.st, host.ERROR)
@@ -347,7 +353,8 @@ class Store:
         rdma.derive(ports.columns, self._flags("port", lambda attrs: bool(attrs.get("physfn"))),
                     ~np.isinf(ports.read_at[: ports.rows]))
         self._ports.derive(now)
-        judge_nodes(nodes.columns, ports.columns)
+        listed = np.array([node.told.get("rdma", ("",))[0] in _LISTED for node in self._nodes])
+        judge_nodes(nodes.columns, ports.columns, np.where(listed, self._expected_ports, np.nan))
         self._net()
         self._groups(now)
         self._node_table(nodes, gpus, now)

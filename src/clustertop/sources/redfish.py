@@ -138,10 +138,12 @@ class Redfish:
             raise BmcFailure(BmcState.NOT_ANSWERING, f"not read within {limit:g} s") from None
 
     async def _walk(self, walk: _Walk) -> None:
-        queue: deque[tuple[str, Tier, int]] = deque([(ROOT, Tier.STATIC, 0)])
+        # Live figures first: should the poll be cut short, they are there.
+        live: deque[tuple[str, Tier, int]] = deque()
+        rest: deque[tuple[str, Tier, int]] = deque([(ROOT, Tier.STATIC, 0)])
         seen = {ROOT.rstrip("/")}
-        while queue:
-            path, tier, depth = queue.popleft()
+        while live or rest:
+            path, tier, depth = (live or rest).popleft()
             body = await self._body(walk, path, tier)
             if body is None:
                 continue
@@ -158,8 +160,7 @@ class Redfish:
                 worth = max(its, tier) if tier is Tier.DETAIL else its
                 if below.rstrip("/") not in seen:
                     seen.add(below.rstrip("/"))
-                    # Live figures first: should the poll be cut short, they are there.
-                    (queue.appendleft if worth is Tier.LIVE else queue.append)((below, worth, depth + 1))
+                    (live if worth is Tier.LIVE else rest).append((below, worth, depth + 1))
 
     def _learn_root(self, root: Mapping[str, Any]) -> None:
         self._expand = expandable(root)
@@ -217,17 +218,24 @@ class Redfish:
             return body
         if answer.status in {503, 429}:
             raise BmcFailure(BmcState.BUSY, f"HTTP {answer.status}", wait_seconds=answer.retry_after)
-        if answer.status == 401:
+        if answer.status == 401 and not self._session.is_open and len(walk.tree) <= 1:
             raise BmcFailure(BmcState.AUTH_FAILED, "user or password refused")
-        if answer.status == 403 and path.rstrip("/").count("/") <= 3:
-            raise BmcFailure(BmcState.FORBIDDEN, f"{clean(path)}: HTTP 403")
+        if answer.status in {401, 403}:
+            return self._forbidden(walk, path, tier, at, answer.status)
         if answer.status in {404, 405, 410}:
             self._gone[path] = at
             self._entries.pop(path, None)
             if path == ROOT:
                 raise BmcFailure(BmcState.BAD_ANSWER, "there is no Redfish service")
             return None
-        return self._lost(walk, path, tier, "no permission (403)" if answer.status == 403 else f"HTTP {answer.status}")
+        return self._lost(walk, path, tier, f"HTTP {answer.status}")
+
+    def _forbidden(self, walk: _Walk, path: str, tier: Tier, at: float, status: int) -> dict[str, Any] | None:
+        """A resource that our login does not open; it is not asked again soon, or each poll would cost a login."""
+        if path.rstrip("/").count("/") <= 3:
+            raise BmcFailure(BmcState.FORBIDDEN, f"{clean(path)}: HTTP {status}")
+        self._gone[path] = at
+        return self._lost(walk, path, tier, f"no permission ({status})")
 
     def _lost(self, walk: _Walk, path: str, tier: Tier, why: str) -> dict[str, Any] | None:
         """A resource that cannot be read costs only itself; what never changes is kept from before."""

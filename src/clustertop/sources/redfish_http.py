@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 for _name in ("httpx", "httpcore"):
     logging.getLogger(_name).setLevel(logging.WARNING)
 
+LET_GO_SECONDS = 1.0
+"""How long an abandoned exchange is waited for."""
+
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
@@ -93,6 +96,8 @@ class Http:
         self._free_at = 0.0
         self._tls = tls
         self._client: httpx.AsyncClient | None = None
+        self._ending: set[asyncio.Future[None]] = set()
+        self._connecting = False
         self.requests = 0
         """Requests sent so far."""
 
@@ -105,9 +110,44 @@ class Http:
 
     async def aclose(self) -> None:
         """Close the connection."""
+        self._drop()
+        if self._ending:
+            await asyncio.wait(set(self._ending), timeout=LET_GO_SECONDS)
+        for task in set(self._ending):
+            task.cancel()
+        if self._ending:
+            await asyncio.wait(set(self._ending))
+
+    def _drop(self, exchange: asyncio.Future[Answer] | None = None) -> None:
+        """Let go of the connection: after an exchange that did not end, nobody knows what would come next on it.
+
+        This also ends *exchange*, which is under way.
+        """
         client, self._client = self._client, None
         if client is not None:
+            task = asyncio.ensure_future(self._bury(client, exchange))
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    async def _bury(self, client: httpx.AsyncClient, exchange: asyncio.Future[Answer] | None) -> None:
+        try:
+            if exchange is not None and self._connecting:
+                # httpcore leaves a socket open whose connecting is cut short; it has its own, short timeout.
+                await asyncio.wait({exchange}, timeout=self._limits.connect_seconds + 1)
             await client.aclose()
+        finally:
+            if exchange is not None:
+                exchange.cancel()
+                await asyncio.wait({exchange})
+                if not exchange.cancelled():
+                    exchange.exception()  # an abandoned exchange ends in an error; that is no news
+
+    async def _trace(self, event: str, info: object) -> None:
+        """httpcore's events: whether a connection is being made just now."""
+        if event == "connection.connect_tcp.started":
+            self._connecting = True
+        elif event.startswith("http11.") or event.endswith(".failed"):
+            self._connecting = False
 
     def _opened(self) -> httpx.AsyncClient:
         if self._client is None:
@@ -133,22 +173,39 @@ class Http:
             await asyncio.sleep(max(0.0, self._free_at - time.monotonic()))
             self.requests += 1
             limit = seconds or self._limits.request_seconds
+            # A task of its own: neither the deadline nor a cancelled caller may cut it off while it connects.
+            exchange = asyncio.ensure_future(self._exchange(client, method, path, headers or {}, auth, json))
             try:
-                async with asyncio.timeout(limit):
-                    return await self._exchange(client, method, path, headers or {}, auth, json)
-            except (TimeoutError, httpx.TimeoutException):
-                raise BmcFailure(BmcState.NOT_ANSWERING, f"no answer within {limit:g} s") from None
-            except httpx.HTTPError as error:
-                raise _failure(error) from None
+                await asyncio.wait({exchange}, timeout=limit)
             finally:
+                overdue = not exchange.done()
+                if overdue:
+                    self._drop(exchange)
+                    await asyncio.wait({exchange}, timeout=LET_GO_SECONDS)
                 self._free_at = time.monotonic() + self._limits.gap_seconds
+            if overdue:
+                raise BmcFailure(BmcState.NOT_ANSWERING, f"no answer within {limit:g} s")
+            try:
+                return exchange.result()
+            except httpx.TimeoutException as error:
+                self._drop()
+                what = "no connection" if isinstance(error, httpx.ConnectTimeout) else "no answer"
+                raise BmcFailure(BmcState.NOT_ANSWERING, f"{what} in time") from None
+            except httpx.HTTPError as error:
+                self._drop()
+                raise _failure(error) from None
+            except BmcFailure:
+                self._drop()
+                raise
 
     async def _exchange(self, client: httpx.AsyncClient, method: str, path: str, headers: Mapping[str, str],
                         auth: tuple[str, str] | None, json: Mapping[str, str] | None) -> Answer:
         most = self._limits.body_bytes
         body = bytearray()
         sent = httpx.BasicAuth(*auth) if auth is not None else None
-        async with client.stream(method, path, headers=dict(headers), auth=sent, json=json) as response:
+        self._connecting = False
+        async with client.stream(method, path, headers=dict(headers), auth=sent, json=json,
+                                 extensions={"trace": self._trace}) as response:
             async for chunk in response.aiter_raw():
                 body += chunk
                 if len(body) > most:

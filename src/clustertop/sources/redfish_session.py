@@ -53,6 +53,7 @@ class Session:
         self._orphans: list[str] = []
         self._login: asyncio.Task[None] | None = None
         self._keep: set[asyncio.Task[Any]] = set()
+        self._changing = asyncio.Lock()
         self.address = SESSIONS
         """Where sessions are made; the service root says."""
         self.timeout_seconds = DEFAULT_TIMEOUT_SECONDS
@@ -117,6 +118,10 @@ class Session:
         await asyncio.shield(self._login)
 
     async def _post(self) -> None:
+        async with self._changing:
+            await self._enter()
+
+    async def _enter(self) -> None:
         answer = await self._http.request(
             "POST", self.address, json={"UserName": self._user, "Password": await self._reveal()})
         if answer.status not in {200, 201, 202, 204}:
@@ -124,10 +129,10 @@ class Session:
         self._token = answer.headers.get("x-auth-token", "")
         self._location = self._place(answer)
         if not self._token:
-            await self._logout()
+            await self._leave()
             raise BmcFailure(BmcState.BAD_ANSWER, "the session service gave no token; use basic authentication")
         for orphan in list(self._orphans):
-            if await self._delete(orphan):
+            if await self._delete(orphan, self._token):
                 self._orphans.remove(orphan)
 
     def _place(self, answer: Answer) -> str:
@@ -139,17 +144,23 @@ class Session:
         return place
 
     async def _logout(self) -> None:
-        """Delete the session; what cannot be deleted now is deleted after the next login."""
-        location, self._location = self._location, ""
-        if location and not await self._delete(location):
-            self._orphans.append(location)
-        self._token = ""
+        async with self._changing:
+            await self._leave()
+            for orphan in list(self._orphans):
+                if await self._delete(orphan, ""):
+                    self._orphans.remove(orphan)
 
-    async def _delete(self, location: str) -> bool:
+    async def _leave(self) -> None:
+        """Delete the session; what cannot be deleted now is tried again later. Nobody uses the token from here on."""
+        token, location, self._token, self._location = self._token, self._location, "", ""
+        if location and not await self._delete(location, token):
+            self._orphans.append(location)
+
+    async def _delete(self, location: str, token: str) -> bool:
         """DELETE with the token, then with the password where the token is no longer taken; False if neither worked."""
         for attempt in range(2):
             try:
-                headers = {"X-Auth-Token": self._token} if self._token and attempt == 0 else {}
+                headers = {"X-Auth-Token": token} if token and attempt == 0 else {}
                 auth = None if headers else (self._user, await self._reveal())
                 answer = await self._http.request("DELETE", location, headers=headers, auth=auth, seconds=CLOSE_SECONDS)
             except BmcFailure:

@@ -64,6 +64,7 @@ class Bmc:
         """Ask it, unless it is being asked or must be left alone. Never raises for what a BMC does."""
         if self._closed:
             return self.reading
+        _raised(self._poll)
         if self._poll is not None and not self._poll.done():
             self._skip()
             if self._status.state is BmcState.UP:
@@ -78,8 +79,7 @@ class Bmc:
         if not self._poll.done() and self._status.state in {BmcState.UP, BmcState.WAITING}:
             self._status = replace(self._status, state=BmcState.SLOW,
                                    words=f"no answer within {self._settings.patience_seconds:g} s yet")
-        elif self._poll.done() and not self._poll.cancelled():
-            self._poll.result()  # a bug of ours is raised here, not lost
+        _raised(self._poll)
         return self.reading
 
     async def aclose(self) -> None:
@@ -96,6 +96,7 @@ class Bmc:
         self._status = replace(self._status, skipped=self._status.skipped + 1)
 
     async def _ask(self, *, detail: bool) -> None:
+        _raised(self._slow)
         await _ended(self._slow)  # what is on screen goes before the event log
         began, wall = self._clock.monotonic(), self._clock.wall()
         try:
@@ -130,6 +131,12 @@ class Bmc:
             words += f": {failure.words}"
         self._status = BmcStatus(failure.state, since, words, self._clock.monotonic() + delay, failures,
                                  before.skipped, before.late)
+
+
+def _raised(task: asyncio.Task[None] | None) -> None:
+    """Raise what ended *task*, if anything did: a bug of ours is not taken for the BMC's, nor lost."""
+    if task is not None and task.done() and not task.cancelled():
+        task.result()
 
 
 async def _ended(task: asyncio.Task[None] | None) -> None:

@@ -83,6 +83,7 @@ class Ipmi:
         self._lock = asyncio.Lock()
         self._folder: Path | None = None
         self._cached_at: float | None = None
+        self._cipher = target.cipher
         self._up = False
         self._host_power = ""
         self._due: dict[str, float] = {}
@@ -111,7 +112,7 @@ class Ipmi:
             raise
         reading = ipmi_read.read(ipmi_text.merged(sensors, self._limits), dcmi, host_power=self._host_power,
                                  taken_at=taken_at, events=self._events, events_at=self._events_at)
-        notes = [f"the tool ended with status {ran.status}: {clean(ran.err, 120)}"] if ran.status else []
+        notes = [f"the tool ended with status {ran.status}: {clean(ran.err.strip(), 120)}"] if ran.status else []
         return replace(reading, notes=(*notes, *self._notes.values()))
 
     async def slow(self, seconds: float) -> Mapping[str, Any]:
@@ -139,6 +140,9 @@ class Ipmi:
         if not state and ran.status != 0:
             raise _refused(ran)
         self._host_power = state or self._host_power
+        if "Unable to Get Channel Cipher Suites" in ran.err:
+            # Each run waits for that answer anew, and then takes this suite, the one that IPMI 2.0 makes obligatory.
+            self._cipher = self._cipher or "3"
         self._up = True
 
     async def _copy_records(self) -> None:
@@ -183,7 +187,7 @@ class Ipmi:
         ran = await self._run("sel", "elist", "last", str(step), seconds=seconds, fatal=False)
         took = self._clock.monotonic() - at
         if ran.overdue:
-            self._notes["events"] = f"event log: {step} lines took longer than {seconds:.0f} s"
+            self._notes["events"] = f"event log: {step} lines took longer than {seconds:.1f} s"
             self._due["events"] = 0.0
             return {}
         self._events_step = min(self._settings.most_events, step * 2) if took < seconds / 4 else step
@@ -214,8 +218,8 @@ class Ipmi:
         argv = [settings.program, *verbose, "-I", "lanplus", "-H", target.host, "-p", str(target.port),
                 "-U", target.user, "-f", "{secret}", "-L", target.privilege,
                 "-N", str(settings.packet_seconds), "-R", str(settings.packet_tries)]
-        if target.cipher:
-            argv += ["-C", target.cipher]
+        if self._cipher:
+            argv += ["-C", self._cipher]
         if self._cached_at is not None and self._folder is not None and command[:1] == ("sdr",):
             argv += ["-S", str(self._folder / "records")]
         argv += [part for part in command if part != "-v"]

@@ -225,8 +225,14 @@ _COMPLAINTS: tuple[tuple[BmcState, re.Pattern[str], str], ...] = (
 )
 
 
+# What it says on the way to a session that works; none of it is a reason.
+_NOISE = re.compile(r"^.*(?:invalid completion code received|Get HPM\.x|IANA PEN|channel cipher suites).*$",
+                    re.IGNORECASE | re.MULTILINE)
+
+
 def complaint(stderr: str) -> tuple[BmcState, str]:
     """What a failed run's stderr means, most telling first: state and words."""
+    stderr = _NOISE.sub("", stderr)
     for state, pattern, words in _COMPLAINTS:
         if pattern.search(stderr):
             return state, words

@@ -281,7 +281,7 @@ def completed(tree: dict[str, Any]) -> dict[str, Any]:
             body = out.setdefault(parent, {"@odata.id": parent, "made": True})
             if not body.get("made"):
                 continue
-            if depth in {5} and parts[3] in {"Chassis", "Systems"}:
+            if depth == 5 and parts[3] in {"Chassis", "Systems"}:
                 body.setdefault(parts[depth], child)
             elif child not in body.setdefault("Members", []):
                 body["Members"].append(child)

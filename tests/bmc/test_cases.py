@@ -50,6 +50,7 @@ def test_c7_asserted_states_decide_and_ok_never_does() -> None:
     short = read(case("C7", "sdr-short.txt"))
     assert short.psu_redundancy.value == wanted["from_short_only"]
     assert {psu.state.value for psu in short.psus} == {"unknown"}
+    assert {(each.value.number, each.value.why) for each in short.sensors} == {(None, SHORT_LIST_ONLY)}
 
 
 @pytest.mark.parametrize(("states", "redundancy"), [

@@ -10,10 +10,12 @@ import logging
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import traceback
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +27,7 @@ from clustertop.sources.bmc import Bmc, BmcSettings
 from clustertop.sources.bmc_reading import BmcReading, BmcState
 from clustertop.sources.care import BmcFailure
 from clustertop.sources.redfish import Redfish, RedfishSettings, RedfishTarget
-from clustertop.sources.redfish_http import HttpLimits
+from clustertop.sources.redfish_http import Http, HttpLimits
 from clustertop.sources.secret import Secret
 from clustertop.sources.tls import Tls
 
@@ -120,7 +122,23 @@ async def test_c14_requests_keep_their_distance(server: RedfishServer) -> None:
         await source.read(detail=False)
     seen = sorted(server.seen, key=lambda one: one.began)
     assert len(seen) > 15
-    assert min(after.began - before.ended for before, after in zip(seen, seen[1:], strict=False)) >= 0.015
+    assert min(after.began - before.ended for before, after in pairwise(seen)) >= 0.015
+
+
+async def test_c14_callers_at_once_are_served_one_after_the_other(server: RedfishServer) -> None:
+    """C14 a: whoever asks, logging out included, there is one request at a time."""
+    server.order = lambda method, path: Reply(200, b"{}", wait=0.02)
+    http = Http(server.url, Tls(ca_file=server.certificates.ca_file), QUICK)
+    await asyncio.gather(*(http.request("GET", f"/redfish/v1/x{n}") for n in range(8)))
+    abandoned = asyncio.create_task(http.request("GET", "/redfish/v1/slow"))
+    await asyncio.sleep(0.01)
+    abandoned.cancel()
+    await http.request("DELETE", "/redfish/v1/y")
+    await http.aclose()
+    assert server.count("GET", "/x") == 8
+    assert server.count("DELETE") == 1
+    assert max(sum(one.began < other.began < one.ended for other in server.seen if other.path != "/redfish/v1/y")
+               for one in server.seen) == 0
 
 
 async def test_c14_a_controller_that_dies_of_parallel_calls_lives(certificates: Certificates) -> None:
@@ -288,6 +306,26 @@ async def test_c13_a_delete_that_fails_is_made_up_for(server: RedfishServer) -> 
         await source.read(detail=False)
         assert len(server.sessions) == 1
     assert server.sessions == {}
+
+
+@pytest.mark.parametrize(("reply", "state", "left"), [
+    (Reply(403), BmcState.FORBIDDEN, 0),
+    (Reply(401), BmcState.FORBIDDEN, 0),
+    (Reply(503), BmcState.BUSY, 1),
+    (Reply(wait=9), BmcState.NOT_ANSWERING, 1),
+])
+async def test_c13_no_slot_is_held_for_a_far_attempt(server: RedfishServer, reply: Reply, state: BmcState, left: int) -> None:
+    """C13 a: deleted on error; one that is busy or silent is not bothered: its session is used again, or deleted at exit."""
+    server.order = lambda method, path: reply if path.startswith("/redfish/v1/Chassis") else None
+    async with opened(server, http=replace(QUICK, request_seconds=0.3)) as source:
+        for _ in range(3):
+            with pytest.raises(BmcFailure) as failure:
+                await source.read(detail=False)
+            assert failure.value.state is state
+            assert len(server.sessions) == left
+        server.order = lambda method, path: None
+        assert (await source.read(detail=False)).watts.number == 6120.5
+    assert (server.most_open, server.sessions) == (1, {})
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
@@ -547,6 +585,60 @@ async def test_no_secret_in_logs_tracebacks_or_reprs(server: RedfishServer, capl
     assert "no answer within" in text
     for secret in (PASSWORD, PASSWORD[:6], *tokens):
         assert secret not in text
+
+
+async def test_a_wrong_password_with_basic_authentication(server: RedfishServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CT_TEST_BMC", "other")
+    failure = await refused(server, basic=True)
+    assert (failure.state, failure.words) == (BmcState.AUTH_FAILED, "user or password refused")
+
+
+async def test_a_login_may_take_longer_than_another_request(server: RedfishServer) -> None:
+    """C13 a: a login that is given up leaves a session that nobody can delete."""
+    def slow(method: str, path: str) -> Reply | None:
+        if method != "POST":
+            return None
+        reply = server.login(json.dumps({"UserName": USER, "Password": PASSWORD}).encode())
+        reply.wait = 0.8
+        return reply
+
+    server.order = slow
+    async with opened(server, http=HttpLimits(request_seconds=0.4, gap_seconds=0)) as source:
+        assert (await source.read(detail=False)).watts.number == 6120.5
+    assert server.sessions == {}
+
+
+async def test_a_port_that_takes_connections_and_says_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"https://127.0.0.1:{mute.getsockname()[1]}"
+        source = Redfish(RedfishTarget(url, USER, Secret.from_spec("env:CT_TEST_BMC")),
+                         RedfishSettings(http=HttpLimits(connect_seconds=0.3, request_seconds=5)))
+        with pytest.raises(BmcFailure, match="no connection in time") as failure:
+            await source.read(detail=False)
+        await source.aclose()
+    assert failure.value.state is BmcState.NOT_ANSWERING
+
+
+def test_under_uvloop(server: RedfishServer) -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    async def go() -> None:
+        for tls, accepted in ((Tls(fingerprint=server.certificates.fingerprint), True), (Tls(fingerprint="ab" * 32), False)):
+            bmc = Bmc(Redfish(target(server, tls=tls), RedfishSettings(http=QUICK)))
+            reading = await bmc.read()
+            assert reading.status.state is (BmcState.UP if accepted else BmcState.TLS_FAILED)
+            if accepted:
+                server.order = lambda method, path: Reply(wait=9) if path == METRICS else None
+                task = asyncio.create_task(bmc.read())
+                await asyncio.sleep(0.05)
+                task.cancel()
+            await bmc.aclose()
+            server.order = lambda method, path: None
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(go())
+    assert server.sessions == {}
+    assert server.passwords == 1
 
 
 def parts(reading: BmcReading) -> tuple[object, ...]:

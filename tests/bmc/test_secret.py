@@ -121,9 +121,9 @@ def test_command_that_hangs_is_ended_with_what_it_started(monkeypatch: pytest.Mo
     monkeypatch.setattr(secret, "COMMAND_SECONDS", 0.3)
     pids = tmp_path / "pids"
     began = time.monotonic()
-    with pytest.raises(SecretError, match="no answer within 0.3 s"):
+    with pytest.raises(SecretError, match=r"no answer within 0\.3 s"):
         Secret.from_spec(f"command:sh -c 'sleep 60 & echo $! > {pids}; exit 0'").reveal()
-    with pytest.raises(SecretError, match="no answer within 0.3 s"):
+    with pytest.raises(SecretError, match=r"no answer within 0\.3 s"):
         Secret.from_spec("command:sh -c 'trap \"\" TERM; sleep 60'").reveal()
     assert time.monotonic() - began < 10
     deadline = time.monotonic() + 5

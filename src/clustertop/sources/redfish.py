@@ -113,6 +113,8 @@ class Redfish:
             await self._bounded_walk(walk)
         except BmcFailure as failure:
             if not walk.fresh or failure.state in {BmcState.AUTH_FAILED, BmcState.MAX_SESSIONS, BmcState.TLS_FAILED}:
+                if failure.state not in {BmcState.BUSY, BmcState.NOT_ANSWERING}:
+                    await self._session.leave()  # the next attempt may be long off; a slot is not held for it
                 raise
             walk.cut = f"stopped early: {failure.words}"  # what came before it is as good as ever
         reading = redfish_read.read(walk.tree, taken_at=walk.taken_at)

@@ -155,10 +155,8 @@ class Http:
                 verify = context(self._tls)
             except TlsError as error:
                 raise BmcFailure(BmcState.TLS_FAILED, str(error)) from None
-            limits = self._limits
             self._client = httpx.AsyncClient(
                 base_url=self._base, verify=verify, http2=False, trust_env=False, follow_redirects=False,
-                timeout=httpx.Timeout(limits.request_seconds, connect=limits.connect_seconds),
                 limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
                 headers={"User-Agent": f"clustertop/{__version__}", "OData-Version": "4.0",
                          "Accept": "application/json", "Accept-Encoding": "identity"})
@@ -174,7 +172,7 @@ class Http:
             self.requests += 1
             limit = seconds or self._limits.request_seconds
             # A task of its own: neither the deadline nor a cancelled caller may cut it off while it connects.
-            exchange = asyncio.ensure_future(self._exchange(client, method, path, headers or {}, auth, json))
+            exchange = asyncio.ensure_future(self._exchange(client, method, path, headers or {}, auth, json, limit))
             try:
                 await asyncio.wait({exchange}, timeout=limit)
             finally:
@@ -199,12 +197,13 @@ class Http:
                 raise
 
     async def _exchange(self, client: httpx.AsyncClient, method: str, path: str, headers: Mapping[str, str],
-                        auth: tuple[str, str] | None, json: Mapping[str, str] | None) -> Answer:
+                        auth: tuple[str, str] | None, json: Mapping[str, str] | None, limit: float) -> Answer:
         most = self._limits.body_bytes
         body = bytearray()
         sent = httpx.BasicAuth(*auth) if auth is not None else None
         self._connecting = False
         async with client.stream(method, path, headers=dict(headers), auth=sent, json=json,
+                                 timeout=httpx.Timeout(limit, connect=min(limit, self._limits.connect_seconds)),
                                  extensions={"trace": self._trace}) as response:
             async for chunk in response.aiter_raw():
                 body += chunk

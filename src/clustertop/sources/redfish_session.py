@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LOGIN_SECONDS = 60.0
+"""How long a login is waited for: given up too soon, the session that it makes is nobody's."""
 CLOSE_SECONDS = 5.0
 """How long leaving may take."""
 DEFAULT_TIMEOUT_SECONDS = 1800.0
@@ -86,6 +88,11 @@ class Session:
         await self._unhurried(self._logout())
         await self._shielded_login()
 
+    async def leave(self) -> None:
+        """Delete the session; the next request logs in anew."""
+        if self._token or self._location:
+            await self._unhurried(self._logout())
+
     async def aclose(self) -> None:
         """Delete what is ours, within a few seconds, also where a login is still under way."""
         if self._login is not None and not self._login.done():
@@ -123,7 +130,8 @@ class Session:
 
     async def _enter(self) -> None:
         answer = await self._http.request(
-            "POST", self.address, json={"UserName": self._user, "Password": await self._reveal()})
+            "POST", self.address, seconds=LOGIN_SECONDS,
+            json={"UserName": self._user, "Password": await self._reveal()})
         if answer.status not in {200, 201, 202, 204}:
             raise self._refusal(answer)
         self._token = answer.headers.get("x-auth-token", "")

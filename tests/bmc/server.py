@@ -332,7 +332,7 @@ def node_tree() -> dict[str, Any]:
                                        "Status": {"State": "Enabled", "Health": "OK"}}]},
         supplies: collection("PowerSupply", f"{supplies}/A", f"{supplies}/B"),
         f"{chassis}/Sensors": collection("Sensor", *(f"{chassis}/Sensors/T{n}" for n in range(6))),
-        f"{base}/Chassis/Board": {"@odata.type": "#Chassis.v1_25_0.Chassis",
+        f"{base}/Chassis/Board": {"@odata.type": "#Chassis.v1_25_0.Chassis", "Links": {"ContainedBy": link(chassis)},
                                   "EnvironmentMetrics": link(f"{base}/Chassis/Board/EnvironmentMetrics")},
         f"{base}/Chassis/Board/EnvironmentMetrics": {
             "@odata.type": "#EnvironmentMetrics.v1_3_0.EnvironmentMetrics", "PowerWatts": {"Reading": 4800}},

@@ -194,6 +194,27 @@ def test_shelf_sensors_are_live_where_there_is_nothing_else() -> None:
     assert dict(redfish_map.follow(f"{BASE}/Chassis/S", chassis))[f"{BASE}/Chassis/S/Sensors"] is Tier.DETAIL
 
 
+def test_the_same_supplies_twice_and_inner_chassis_are_read_seldom() -> None:
+    chassis = {"@odata.type": "#Chassis.v1_0_0.Chassis", "Power": link(f"{BASE}/Chassis/S/Power"),
+               "PowerSubsystem": link(f"{BASE}/Chassis/S/PowerSubsystem")}
+    wanted = {f"{BASE}/Chassis/S/Power": Tier.LIVE, f"{BASE}/Chassis/S/PowerSubsystem": Tier.DETAIL}
+    assert dict(redfish_map.follow(f"{BASE}/Chassis/S", chassis)) == wanted
+    for inner in ({"ChassisType": "Module"}, {"Links": {"ContainedBy": link(f"{BASE}/Chassis/T")}}):
+        assert set(dict(redfish_map.follow(f"{BASE}/Chassis/S", {**chassis, **inner})).values()) == {Tier.DETAIL}
+
+
+def test_an_inner_chassis_is_never_the_whole() -> None:
+    tree = node_tree()
+    tree[f"{BASE}/Chassis/Board/EnvironmentMetrics"]["PowerWatts"]["Reading"] = 9000
+    assert redfish_read.read(tree).watts.number == 6120.5
+    del tree[f"{BASE}/Chassis/Node/EnvironmentMetrics"]["PowerWatts"]
+    assert redfish_read.read(tree).watts_source == "sum of 2 power supplies, input"
+    del tree[f"{BASE}/Chassis/Node"]
+    for path in [path for path in tree if path.startswith(f"{BASE}/Chassis/Node/")]:
+        del tree[path]
+    assert redfish_read.read(tree).watts.number == 9000
+
+
 def test_a_value_is_a_number_or_a_reason() -> None:
     assert known(0.0).known
     assert known(0.0).why == ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from clustertop.clock import SystemClock
 from clustertop.sources import redfish_read
-from clustertop.sources.bmc_reading import BmcReading, BmcState
+from clustertop.sources.bmc_reading import BmcReading, BmcState, unknown
 from clustertop.sources.care import BmcFailure
 from clustertop.sources.redfish_http import Http, HttpLimits
 from clustertop.sources.redfish_map import ROOT, Tier, expandable, follow, is_collection, kind, local_path, members
@@ -99,6 +99,7 @@ class Redfish:
         self._entries: dict[str, _Entry] = {}
         self._gone: dict[str, float] = {}
         self._expand = False
+        self._meter = ""
         self._notes = ("the certificate is not checked",) if target.tls.insecure and not target.tls.fingerprint else ()
 
     @property
@@ -117,8 +118,19 @@ class Redfish:
                     await self._session.leave()  # the next attempt may be long off; a slot is not held for it
                 raise
             walk.cut = f"stopped early: {failure.words}"  # what came before it is as good as ever
-        reading = redfish_read.read(walk.tree, taken_at=walk.taken_at)
+        reading = self._same_meter(walk, redfish_read.read(walk.tree, taken_at=walk.taken_at))
         return replace(reading, detail_at=walk.detail_at, notes=(*self._notes, *self._said(walk)))
+
+    def _same_meter(self, walk: _Walk, reading: BmcReading) -> BmcReading:
+        """Where something could not be read, the next best meter may be that of a part: then the whole is unknown."""
+        source = reading.watts_source
+        if not reading.watts.known:
+            return reading
+        if not self._meter or not (walk.failed or walk.cut):
+            self._meter = source
+        elif source != self._meter and not source.startswith("sum "):
+            return replace(reading, watts=unknown("its meter could not be read"), watts_source="")
+        return reading
 
     async def slow(self, seconds: float) -> Mapping[str, Any]:
         """Nothing here takes long."""

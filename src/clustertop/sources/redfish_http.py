@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import ssl
 import time
 import zlib
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 for _name in ("httpx", "httpcore"):
     logging.getLogger(_name).setLevel(logging.WARNING)
 
+IDLE_SECONDS = 1.0
+"""A connection that was silent for longer may have been closed by the BMC."""
 LET_GO_SECONDS = 1.0
 """How long an abandoned exchange is waited for."""
 
@@ -83,6 +86,23 @@ class Answer:
         return min(float(text), 86_400.0) if text.isdigit() else 0.0
 
 
+@dataclass(slots=True)
+class _Line:
+    """A connection and what is known of it."""
+
+    client: httpx.AsyncClient
+    answered_at: float = -math.inf
+    """When it last answered and stayed open."""
+    connecting: bool = False
+
+    async def trace(self, event: str, info: object) -> None:
+        """httpcore's events: whether a connection is being made just now."""
+        if event == "connection.connect_tcp.started":
+            self.connecting = True
+        elif event.startswith("http11.") or event.endswith(".failed"):
+            self.connecting = False
+
+
 class Http:
     """The one connection to a BMC. No redirect is followed and no proxy used: our password goes to the BMC only."""
 
@@ -95,9 +115,8 @@ class Http:
         self._lock = asyncio.Lock()
         self._free_at = 0.0
         self._tls = tls
-        self._client: httpx.AsyncClient | None = None
+        self._line: _Line | None = None
         self._ending: set[asyncio.Future[None]] = set()
-        self._connecting = False
         self.requests = 0
         """Requests sent so far."""
 
@@ -123,18 +142,18 @@ class Http:
 
         This also ends *exchange*, which is under way.
         """
-        client, self._client = self._client, None
-        if client is not None:
-            task = asyncio.ensure_future(self._bury(client, exchange))
+        line, self._line = self._line, None
+        if line is not None:
+            task = asyncio.ensure_future(self._bury(line, exchange))
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
-    async def _bury(self, client: httpx.AsyncClient, exchange: asyncio.Future[Answer] | None) -> None:
+    async def _bury(self, line: _Line, exchange: asyncio.Future[Answer] | None) -> None:
         try:
-            if exchange is not None and self._connecting:
+            if exchange is not None and line.connecting:
                 # httpcore leaves a socket open whose connecting is cut short; it has its own, short timeout.
                 await asyncio.wait({exchange}, timeout=self._limits.connect_seconds + 1)
-            await client.aclose()
+            await line.client.aclose()
         finally:
             if exchange is not None:
                 exchange.cancel()
@@ -142,37 +161,30 @@ class Http:
                 if not exchange.cancelled():
                     exchange.exception()  # an abandoned exchange ends in an error; that is no news
 
-    async def _trace(self, event: str, info: object) -> None:
-        """httpcore's events: whether a connection is being made just now."""
-        if event == "connection.connect_tcp.started":
-            self._connecting = True
-        elif event.startswith("http11.") or event.endswith(".failed"):
-            self._connecting = False
-
-    def _opened(self) -> httpx.AsyncClient:
-        if self._client is None:
+    def _opened(self) -> _Line:
+        if self._line is None:
             try:
                 verify = context(self._tls)
             except TlsError as error:
                 raise BmcFailure(BmcState.TLS_FAILED, str(error)) from None
-            self._client = httpx.AsyncClient(
+            self._line = _Line(httpx.AsyncClient(
                 base_url=self._base, verify=verify, http2=False, trust_env=False, follow_redirects=False,
                 limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
                 headers={"User-Agent": f"clustertop/{__version__}", "OData-Version": "4.0",
-                         "Accept": "application/json", "Accept-Encoding": "identity"})
-        return self._client
+                         "Accept": "application/json", "Accept-Encoding": "identity"}))
+        return self._line
 
     async def request(self, method: str, path: str, *, headers: Mapping[str, str] | None = None,
                       auth: tuple[str, str] | None = None, json: Mapping[str, str] | None = None,
                       seconds: float | None = None) -> Answer:
         """Send one request once the one before is over and the gap has passed. Raises BmcFailure."""
         async with self._lock:
-            client = self._opened()
+            line = self._opened()
             await asyncio.sleep(max(0.0, self._free_at - time.monotonic()))
             self.requests += 1
             limit = seconds or self._limits.request_seconds
             # A task of its own: neither the deadline nor a cancelled caller may cut it off while it connects.
-            exchange = asyncio.ensure_future(self._exchange(client, method, path, headers or {}, auth, json, limit))
+            exchange = asyncio.ensure_future(self._exchange(line, method, path, headers or {}, auth, json, limit))
             try:
                 await asyncio.wait({exchange}, timeout=limit)
             finally:
@@ -196,19 +208,25 @@ class Http:
                 self._drop()
                 raise
 
-    async def _exchange(self, client: httpx.AsyncClient, method: str, path: str, headers: Mapping[str, str],
+    async def _exchange(self, line: _Line, method: str, path: str, headers: Mapping[str, str],
                         auth: tuple[str, str] | None, json: Mapping[str, str] | None, limit: float) -> Answer:
         most = self._limits.body_bytes
         body = bytearray()
         sent = httpx.BasicAuth(*auth) if auth is not None else None
-        self._connecting = False
-        async with client.stream(method, path, headers=dict(headers), auth=sent, json=json,
-                                 timeout=httpx.Timeout(limit, connect=min(limit, self._limits.connect_seconds)),
-                                 extensions={"trace": self._trace}) as response:
+        timeout = httpx.Timeout(limit, connect=min(limit, self._limits.connect_seconds))
+        # Events cost a good part of a request, and one that follows another on an open connection has no use for them.
+        fresh = time.monotonic() - line.answered_at < IDLE_SECONDS
+        traced = {} if fresh else {"trace": line.trace}
+        line.answered_at = -math.inf
+        async with line.client.stream(
+            method, path, headers=dict(headers), auth=sent, json=json, timeout=timeout, extensions=traced
+        ) as response:
             async for chunk in response.aiter_raw():
                 body += chunk
                 if len(body) > most:
                     raise BmcFailure(BmcState.BAD_ANSWER, f"answer longer than {most >> 20} MiB")
+            if response.headers.get("connection", "").lower() != "close":
+                line.answered_at = time.monotonic()
             found = {name.lower(): value for name, value in response.headers.items()}
             return Answer(response.status_code, found, _plain(bytes(body), found.get("content-encoding", ""), most))
 

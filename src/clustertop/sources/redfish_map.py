@@ -94,6 +94,7 @@ def expandable(root: Mapping[str, Any]) -> bool:
 
 def follow(path: str, body: Mapping[str, Any]) -> Iterator[tuple[str, Tier]]:
     """Yield the resources below *body* that are worth reading, in the order of their worth."""
+    inner = kind(path, body) == "Chassis" and is_inner(body)
     for name, tier in _LINKS.get(kind(path, body), ()):
         target = body
         for step in name.split("/"):
@@ -106,7 +107,9 @@ def follow(path: str, body: Mapping[str, Any]) -> Iterator[tuple[str, Tier]]:
             if link:
                 if name == "Sensors" and "Power" not in body and "EnvironmentMetrics" not in body:
                     tier = Tier.LIVE  # power shelves and some trays have their figures nowhere else
-                yield link, tier
+                elif name == "PowerSubsystem" and "Power" in body:
+                    tier = Tier.DETAIL  # the same supplies once more, at two requests each
+                yield link, max(tier, Tier.DETAIL) if inner else tier
     yield from _below(path, body)
 
 
@@ -119,6 +122,13 @@ def _below(path: str, body: Mapping[str, Any]) -> Iterator[tuple[str, Tier]]:
         listed.sort(key=lambda pair: _ELECTRIC.search(pair[0].rsplit("/", 1)[-1]) is None)
     for link, _ in listed[:MAX_MEMBERS]:
         yield link, _MEMBER_TIER.get(what, Tier.STATIC)
+
+
+def is_inner(chassis: Mapping[str, Any]) -> bool:
+    """Whether a chassis is a part of another one: a module, a board, a GPU. Its power is in the other's."""
+    links = chassis.get("Links")
+    contained = isinstance(links, dict) and bool(local_path(links.get("ContainedBy")))
+    return contained or chassis.get("ChassisType") in {"Module", "Component", "Card", "Zone"}
 
 
 def is_collection(path: str) -> bool:

@@ -62,6 +62,7 @@ class _Chassis:
     """What was found of one chassis."""
 
     name: str
+    inner: bool = False
     meters: list[Meter] = field(default_factory=list)
     legacy: list[Psu] = field(default_factory=list)
     modern: list[Psu] = field(default_factory=list)
@@ -95,7 +96,9 @@ def read(tree: Mapping[str, object], *, taken_at: float | None = None) -> BmcRea
     psus = [psu for one in chassis.values() for psu in one.psus()]
     sensors = [each for one in chassis.values() for each in one.sensors]
     sensors += _reports(kinds, {each.id: each for each in sensors})
-    watts, source = _whole(meters, psus, sensors)
+    inner = {one.name for one in chassis.values() if one.inner}
+    parts = inner if len(inner) < len(chassis) else set()
+    watts, source = _whole([meter for meter in meters if meter.chassis not in parts], psus, sensors)
     root = next((body for _, body in kinds.get("ServiceRoot", ())), {})
     makers = [body for name in ("Chassis", "RackPDU", "PowerDistribution") for _, body in kinds.get(name, ())]
     maker: Mapping[str, Any] = next((body for body in makers if text(body, "Model", "Manufacturer")), {})
@@ -144,8 +147,8 @@ def _chassis(
     def of(path: str) -> _Chassis:
         return out.setdefault(_owner(path), _Chassis(_owner(path)))
 
-    for path, _ in kinds.get("Chassis", ()):
-        out.setdefault(path.rsplit("/", 1)[-1], _Chassis(path.rsplit("/", 1)[-1]))
+    for path, body in kinds.get("Chassis", ()):
+        out.setdefault(path.rsplit("/", 1)[-1], _Chassis(path.rsplit("/", 1)[-1], redfish_map.is_inner(body)))
     for path, body in kinds.get("EnvironmentMetrics", ()):
         if "PowerWatts" in body and "/Chassis/" in path:
             of(path).meters.append(Meter(path, _owner(path), "EnvironmentMetrics",
@@ -219,8 +222,8 @@ def _whole(meters: list[Meter], psus: list[Psu], sensors: list[Sensor]) -> tuple
 
     Chassis contain each other (a tray its modules, those their GPUs): they are never added, the largest is the whole.
     """
-    best = max((meter for meter in meters if meter.watts.known), key=lambda meter: meter.watts.number or 0.0,
-               default=None)
+    some = [meter for meter in meters if meter.watts.known]
+    best = max(some, key=lambda meter: meter.watts.number or 0.0, default=None)
     if best is not None:
         preferred = next(meter for meter in meters if meter.chassis == best.chassis and meter.watts.known)
         return preferred.watts, f"{preferred.chassis} {preferred.name}"

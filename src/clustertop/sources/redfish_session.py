@@ -28,8 +28,9 @@ log = logging.getLogger(__name__)
 
 LOGIN_SECONDS = 60.0
 """How long a login is waited for: given up too soon, the session that it makes is nobody's."""
-CLOSE_SECONDS = 5.0
-"""How long leaving may take."""
+DELETE_SECONDS = 4.0
+CLOSE_SECONDS = 9.0
+"""How long leaving may take: a DELETE with the token, and one with the password."""
 DEFAULT_TIMEOUT_SECONDS = 1800.0
 """A session's inactivity timer, where the service does not say."""
 
@@ -102,7 +103,10 @@ class Session:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._unhurried(self._logout())
-        if self._token or self._orphans:
+        for task in set(self._keep):
+            task.cancel()
+            await asyncio.wait({task})
+        if self._location or self._orphans:
             log.warning("a Redfish session could not be deleted and ends with the service's own timer")
 
     async def _reveal(self) -> str:
@@ -161,8 +165,10 @@ class Session:
     async def _leave(self) -> None:
         """Delete the session; what cannot be deleted now is tried again later. Nobody uses the token from here on."""
         token, location, self._token, self._location = self._token, self._location, "", ""
-        if location and not await self._delete(location, token):
+        if location:
             self._orphans.append(location)
+            if await self._delete(location, token):
+                self._orphans.remove(location)
 
     async def _delete(self, location: str, token: str) -> bool:
         """DELETE with the token, then with the password where the token is no longer taken; False if neither worked."""
@@ -170,7 +176,8 @@ class Session:
             try:
                 headers = {"X-Auth-Token": token} if token and attempt == 0 else {}
                 auth = None if headers else (self._user, await self._reveal())
-                answer = await self._http.request("DELETE", location, headers=headers, auth=auth, seconds=CLOSE_SECONDS)
+                answer = await self._http.request(
+                    "DELETE", location, headers=headers, auth=auth, seconds=DELETE_SECONDS)
             except BmcFailure:
                 continue
             if answer.status < 300 or answer.status in {404, 410}:

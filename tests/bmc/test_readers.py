@@ -215,6 +215,73 @@ def test_an_inner_chassis_is_never_the_whole() -> None:
     assert redfish_read.read(tree).watts.number == 9000
 
 
+@pytest.mark.parametrize(("name", "field", "number"), [
+    ("ps1_input_power", "input_watts", 512), ("power_ps1_input_power", "input_watts", 512),
+    ("current_ps1_output_current", "output_amps", 512), ("PSU1 Input Voltage", "input_volts", 512),
+    ("PS1OutputPower", "output_watts", 512), ("PSU_1_Input_Current", "input_amps", 512), ("ps11_input_power", "input_watts", None),
+    ("ps1_standby_output_power", "output_watts", None), ("cpu1_input_power", "input_watts", None),
+])
+def test_sensors_named_after_a_supply(name: str, field: str, number: float | None) -> None:
+    unit = {"watts": "W", "amps": "A", "volts": "V"}[field.rsplit("_", 1)[1]]
+    tree = {f"{BASE}/Chassis/N/PowerSubsystem/PowerSupplies/Bay1": {
+                "@odata.type": "#PowerSupply.v1_5_0.PowerSupply", "Status": {"State": "Enabled", "Health": "OK"}},
+            f"{BASE}/Chassis/N/Sensors/{name.replace(' ', '')}": {
+                "@odata.type": "#Sensor.v1_6_0.Sensor", "Name": name, "Reading": 512, "ReadingUnits": unit}}
+    psu, = redfish_read.read(tree).psus
+    assert getattr(psu, field).number == number
+
+
+@pytest.mark.parametrize(("status", "more", "state"), [
+    ({"State": "Enabled", "Health": "OK"}, {}, "ok"),
+    ({"Health": "OK"}, {}, "ok"),
+    ({"State": "Enabled"}, {}, "unknown"),
+    ({}, {}, "unknown"),
+    ({"State": "Absent"}, {}, "absent"),
+    ({"State": "Enabled", "Health": "Warning"}, {}, "warning"),
+    ({"State": "Enabled", "Health": "Critical"}, {}, "failed"),
+    ({"State": "UnavailableOffline", "Health": "Critical"}, {"LineInputStatus": "LossOfInput"}, "ac_lost"),
+    ({"State": "UnavailableOffline", "Health": "Critical"}, {"LineInputVoltage": 0}, "ac_lost"),
+    ({"State": "Enabled", "Health": "Critical"},
+     {"Oem": {"Dell": {"DellPowerSupplyView": {"DetailedState": "Presence Detected, Power Supply Input Lost"}}}}, "ac_lost"),
+    ({"State": "UnavailableOffline", "Health": "OK"}, {}, "warning"),
+])
+def test_supply_states(status: dict[str, Any], more: dict[str, Any], state: str) -> None:
+    tree = {f"{BASE}/Chassis/N/Power": {"PowerControl": [{"PowerConsumedWatts": 300}], "PowerSupplies": [
+        {"Status": status, **more}, {"LineInputVoltage": 230, "LastPowerOutputWatts": 280, "Status": {"Health": "OK"}}]}}
+    assert redfish_read.read(tree).psus[0].state.value == state
+
+
+@pytest.mark.parametrize(("lines", "watts", "source", "supply"), [
+    ("PSU1_PIN | 11h | ok | 19.1 | 310 Watts\nPSU2_PIN | 12h | ok | 19.2 | 290 Watts", 600, "sum of 2 power supplies, input",
+     ("input_watts", 310)),
+    ("Total_Power | 10h | ok | 21.1 | 615 Watts\nPSU1_POUT | 11h | ok | 19.1 | 280 Watts", 615, "Total_Power",
+     ("output_watts", 280)),
+    ("PSU_Total_PIN | 10h | ok | 21.1 | 615 Watts", None, "", None),
+    ("PS1 Input Power | 11h | ok | 10.1 | 900 Watts\nPW Consumption | 12h | ok | 21.1 | 412 Watts", 412, "PW Consumption",
+     ("input_watts", None)),
+    ("CPU1 Power | 10h | ok | 3.1 | 200 Watts\nGPU Total Power | 11h | ok | 11.1 | 900 Watts", None, "", None),
+    ("PSU1_IIN | 10h | ok | 10.1 | 1.5 Amps\nPSU1_IOUT | 11h | ok | 10.1 | 25 Amps", None, "", ("input_amps", 1.5)),
+    ("PSU1 Current | 10h | ok | 10.1 | 25 Amps\nPSU1 12V | 11h | ok | 10.1 | 12.1 Volts", None, "", ("input_amps", None)),
+])
+def test_ipmi_names_of_several_makers(lines: str, watts: float | None, source: str, supply: tuple[str, float | None] | None) -> None:
+    reading = ipmi_read.read(ipmi_text.sensors(lines))
+    assert (reading.watts.number, reading.watts_source) == (watts, source)
+    if supply is not None:
+        assert getattr(reading.psus[0], supply[0]).number == supply[1]
+    else:
+        assert reading.psus == ()
+
+
+def test_two_shelves_keep_their_own_supplies() -> None:
+    tree: dict[str, Any] = {}
+    for shelf, watts in (("S1", 700), ("S2", 900)):
+        base = f"{BASE}/PowerEquipment/PowerShelves/{shelf}"
+        tree[f"{base}/PowerSupplies/1"] = {"@odata.type": "#PowerSupply.v1_5_0.PowerSupply", "Status": {"Health": "OK"}}
+        tree[f"{base}/Sensors/ps1_input_power"] = {
+            "@odata.type": "#Sensor.v1_6_0.Sensor", "Id": "ps1_input_power", "Reading": watts, "ReadingUnits": "W"}
+    assert [psu.input_watts.number for psu in redfish_read.read(tree).psus] == [700, 900]
+
+
 def test_a_value_is_a_number_or_a_reason() -> None:
     assert known(0.0).known
     assert known(0.0).why == ""

@@ -593,6 +593,21 @@ async def test_a_service_without_end_is_bounded(server: RedfishServer) -> None:
     assert server.sessions == {}
 
 
+async def test_a_poll_is_bounded_in_bytes_and_time(server: RedfishServer) -> None:
+    async with opened(server, settings={"most_bytes": 2000}) as source:
+        reading = await source.read(detail=False)
+    assert reading.watts.number == 6120.5
+    assert len(reading.sensors) < 6
+    server.order = lambda method, path: Reply(200, b"{}", wait=0.15) if "/Sensors/" in path else None
+    async with opened(server, settings={"read_seconds": 0.4}) as source:
+        began = asyncio.get_running_loop().time()
+        reading = await source.read(detail=False)
+        assert asyncio.get_running_loop().time() - began < 2
+    assert reading.watts.number == 6120.5
+    assert "stopped early: not read within 0.4 s" in reading.notes
+    assert server.sessions == {}
+
+
 async def test_a_chain_of_links_is_cut_at_its_depth(server: RedfishServer) -> None:
     def chain(method: str, path: str) -> Reply | None:
         path = path.partition("?")[0]

@@ -36,14 +36,15 @@ if TYPE_CHECKING:
 
     from clustertop.sources.ipmi_text import Dcmi
 
-_PSU_NAME = re.compile(r"\b(?:psu?|power\s*supply|pwr\s*supply)[ _#]*(\d+)\b|^ps(?:u)?(\d+)\b", re.IGNORECASE)
+_PSU_NAME = re.compile(r"\b(?:psu?|power\s*supply|pwr\s*supply)[ #]*(\d+)\b", re.IGNORECASE)
 _PSU_ENTITY = re.compile(r"^10\.(\d+)$")
 _REDUNDANT = re.compile(r"redun", re.IGNORECASE)
 _COOLING = re.compile(r"\bfans?\b|cool", re.IGNORECASE)
 _SYSTEM_POWER = re.compile(
-    r"pwr consumption|power meter|power consumption|system level|avg power|total[ _]?power|"
+    r"pwr consumption|pw consumption|power meter|power consumption|system level|avg power|total[ _]?power|"
     r"sys(?:tem)?[ _]?(?:input[ _]?)?p(?:o?we?r)?|chassis[ _]power|input[ _]power|node[ _]power|^power$", re.IGNORECASE)
 _PART = re.compile(r"cpu|proc|mem|dimm|gpu|fan|hdd|disk|drive|\bps\d|\bpsu|supply|vr\b|peak|cap\b|limit", re.IGNORECASE)
+_ALL_SUPPLIES = re.compile(r"^psu?[ _](?=total)|(?<=total[ _])psu?[ _]", re.IGNORECASE)
 _RAIL_VOLTS = 90.0
 """Volts of a supply at or above this are its input (100 to 240 V AC, or 380 V DC); its outputs have 3.3 to 54 V."""
 
@@ -79,7 +80,7 @@ def _meters(sensors: Iterable[Sensor], dcmi: Dcmi | None) -> list[Meter]:
     """Everything that measures the whole system: DCMI first, then sensors in watts that belong to no part."""
     out = [] if dcmi is None else [Meter("dcmi", "system", "DCMI power reading", dcmi.watts, dcmi.average_watts)]
     whole = [each for each in sensors if each.quantity is Quantity.POWER and _psu_number(each) is None
-             and not _PART.search(each.name)]
+             and each.side != "output" and not _PART.search(_ALL_SUPPLIES.sub("", each.name))]
     named = [each for each in whole if _SYSTEM_POWER.search(each.name)]
     board = [each for each in whole if each not in named and each.entity.startswith(("7.", "19.", "23."))]
     return out + [Meter(each.id, "system", each.name, each.value) for each in (*named, *board)]
@@ -106,8 +107,8 @@ def _psu_number(sensor: Sensor) -> int | None:
     entity = _PSU_ENTITY.match(sensor.entity)
     if entity:
         return int(entity[1])
-    name = _PSU_NAME.search(sensor.name)
-    return int(name[1] or name[2]) if name else None
+    name = _PSU_NAME.search(sensor.name.replace("_", " "))
+    return int(name[1]) if name else None
 
 
 def _psus(sensors: Iterable[Sensor], meters: Sequence[Meter]) -> list[Psu]:
@@ -157,6 +158,9 @@ def _field(sensor: Sensor, *, mains: bool) -> str:
 def _without_ratings(psus: list[Psu], meters: Sequence[Meter]) -> list[Psu]:
     """Take out supply watts that are no loads: in sum far above the system's meter, or one round figure for all."""
     system = next((meter.watts.number for meter in meters if meter.watts.number), None)
+    taken = sum(psu.input_watts.number or 0.0 for psu in psus)
+    if system is not None and taken > system * 1.35:
+        psus = [replace(psu, input_watts=unknown(RATING)) if psu.input_watts.number else psu for psu in psus]
     figures = [psu.output_watts.number for psu in psus if psu.output_watts.number]
     round_one = len(set(figures)) == 1 and figures[0] >= 200 and figures[0] % 50 == 0 if figures else False
     if system is not None and sum(figures) > system * 1.35:

@@ -54,8 +54,8 @@ _NUMBER_H = re.compile(r"^[0-9A-Fa-f]{2}h$")
 _ENTITY = re.compile(r"^\d+\.\d+$")
 _DATE = re.compile(r"^(?:[A-Za-z]{3}-\d\d-\d{4}|\d\d/\d\d/\d{2,4}|pre-?init|post-?init)", re.IGNORECASE)
 _SIDES = (
-    (re.compile(r"\b(?:in|input|iin|vin|pin|ac)\b|_(?:in|input)\b", re.IGNORECASE), "input"),
-    (re.compile(r"\b(?:out|output|iout|vout|pout)\b|_(?:out|output)\b", re.IGNORECASE), "output"),
+    (re.compile(r"\b(?:in|input|iin|vin|pin|ac)\b", re.IGNORECASE), "input"),
+    (re.compile(r"\b(?:out|output|iout|vout|pout)\b", re.IGNORECASE), "output"),
 )
 
 
@@ -159,6 +159,7 @@ def _quantity(text: str) -> Quantity:
 
 def side(name: str) -> str:
     """``input`` or ``output`` as a sensor's name says it, else empty."""
+    name = name.replace("_", " ")
     found = [word for pattern, word in _SIDES if pattern.search(name)]
     return found[0] if len(found) == 1 else ""
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _ORDINAL = re.compile(r"(\d+)(?!.*\d)")
 _SENSOR = re.compile(
     r"^(?:ps|psu|powersupply|powersupplyunit)(\d+)(input|in|output|out)(power|current|voltage)(?:sensor)?$")
+_KIND = re.compile(r"^(?:power|current|voltage)_(?=ps)")
 _MARK = re.compile(r"[^a-z0-9]+")
 _FIELDS = {
     ("in", "power"): ("input_watts", Quantity.POWER),
@@ -139,7 +140,9 @@ def _borne_out(psu: Psu) -> bool:
 
 
 def _key(name: str) -> re.Match[str] | None:
-    return _SENSOR.match(_MARK.sub("", name.lower()))
+    """``power_ps0_input_power`` (bmcweb puts the kind of sensor first), ``PS1InputCurrent``, ``PSU2 Output Voltage``."""
+    plain = _MARK.sub("_", name.lower())
+    return _SENSOR.match(_KIND.sub("", plain).replace("_", ""))
 
 
 def with_sensors(psus: Sequence[Psu], sensors: Iterable[Sensor]) -> list[Psu]:
@@ -194,6 +197,6 @@ def _loads(psu: Psu) -> tuple[Value, ...]:
 def _lost_input(psu: Psu, psus: list[Psu]) -> Psu:
     """No input volts at one supply while another has them: its feed is gone, whatever its health says."""
     others = any((other.input_volts.number or 0.0) > 40 for other in psus if other is not psu)
-    if psu.input_volts.number == 0 and others and psu.state in {PsuState.OK, PsuState.WARNING, PsuState.UNKNOWN}:
+    if psu.input_volts.number == 0 and others and psu.state is not PsuState.ABSENT:
         return replace(psu, state=PsuState.AC_LOST, words=", ".join(filter(None, (psu.words, "0 V at the input"))))
     return psu

@@ -134,8 +134,10 @@ def _power_state(kinds: Mapping[str, list[tuple[str, Mapping[str, Any]]]]) -> st
 
 
 def _owner(path: str) -> str:
-    """``/redfish/v1/Chassis/HGX_GPU_0/Sensors/…`` → ``HGX_GPU_0``; another part's path → its first two names."""
+    """``/redfish/v1/Chassis/HGX_GPU_0/Sensors/…`` → ``HGX_GPU_0``, ``…/PowerEquipment/PowerShelves/S1/…`` → ``S1``."""
     parts = [part for part in path.split("/") if part][2:]
+    if parts[:1] == ["PowerEquipment"]:
+        parts = parts[1:]
     return parts[1] if len(parts) > 1 else "".join(parts)
 
 

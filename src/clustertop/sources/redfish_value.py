@@ -58,6 +58,7 @@ _TYPES: dict[str, tuple[Quantity, float]] = {
 }
 _NOT_THERE = {"absent": ABSENT, "disabled": DISABLED, "unavailableoffline": "offline", "starting": "starting"}
 _POWER_GOOD = re.compile(r"\bPG(?: FAIL)?$")
+_INPUT_LOST = re.compile(r"\b(?:input|ac)\b.{0,12}\blost\b", re.IGNORECASE)
 _NUMBER = re.compile(r"^\s*[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\s*$")
 
 
@@ -192,10 +193,11 @@ def psu_state(body: Mapping[str, Any]) -> tuple[PsuState, str]:
     status = mapping(body, "Status")
     state, health = text(status, "State"), text(status, "Health")
     line = text(body, "LineInputStatus")
-    words = ", ".join(word for word in (state, health, line) if word)
+    detail = text(mapping(mapping(mapping(body, "Oem"), "Dell"), "DellPowerSupplyView"), "DetailedState")
+    words = ", ".join(word for word in (state, health, line, detail) if word)
     if state.lower() == "absent":
         return PsuState.ABSENT, words
-    if line.lower() in {"lossofinput", "outofrange"}:
+    if line.lower() in {"lossofinput", "outofrange"} or _INPUT_LOST.search(detail):
         return PsuState.AC_LOST, words
     if health.lower() == "critical":
         return PsuState.FAILED, words

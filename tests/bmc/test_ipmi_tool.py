@@ -116,20 +116,20 @@ async def test_c11_a_bmc_that_comes_back_is_read(tool: Standin) -> None:
 
 
 async def test_c12_sensors_stay_fresh_beside_a_log_that_takes_three_intervals(tool: Standin) -> None:
-    """C12 a: lines at half of the field's 65 ms each: read in parts that fit between polls, never two runs at once."""
+    """C12 a: lines at the field's 65 ms each: read in parts that fit between polls, never two runs at once."""
     tool.order("sdr elist", "sleep 0.1")
-    tool.order("sel elist", "sleep $(awk \"BEGIN {print $last * 0.065 / 2}\")")
-    interval = 0.5
+    tool.order("sel elist", "sleep $(awk \"BEGIN {print $last * 0.065}\")")
+    interval = 1.0
     bmc = Bmc(source(events_seconds=0.0, power_state_seconds=1e6, limits_seconds=1e6, first_events=64, deadline_seconds=20),
-              BmcSettings(interval_seconds=interval, patience_seconds=0.4))
+              BmcSettings(interval_seconds=interval, patience_seconds=0.9))
     seen: list[BmcReading] = []
     loop = asyncio.get_running_loop()
     await bmc.read()
-    for _ in range(10):
+    for _ in range(6):
         at = loop.time()
         reading = await bmc.read()
         assert reading.status.state is BmcState.UP
-        assert reading.age(loop.time()) < 0.45
+        assert reading.age(loop.time()) < interval
         assert len(tool.groups()) <= 1
         seen.append(reading)
         await asyncio.sleep(max(0.0, at + interval - loop.time()))

@@ -140,7 +140,7 @@ def _borne_out(psu: Psu) -> bool:
 
 
 def _key(name: str) -> re.Match[str] | None:
-    """``power_ps0_input_power`` (bmcweb puts the kind of sensor first), ``PS1InputCurrent``, ``PSU2 Output Voltage``."""
+    """``power_ps0_input_power`` (bmcweb puts the kind first), ``PS1InputCurrent``, ``PSU2 Output Voltage``."""
     plain = _MARK.sub("_", name.lower())
     return _SENSOR.match(_KIND.sub("", plain).replace("_", ""))
 

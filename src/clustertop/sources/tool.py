@@ -107,10 +107,21 @@ async def _end(
     await process.wait()
     try:
         async with asyncio.timeout(grace_seconds):
-            return await asyncio.shield(reading)
+            out = await asyncio.shield(reading)
+            while _alive(process.pid):  # KILL takes a moment, too
+                await asyncio.sleep(0.005)
+            return out
     except TimeoutError:
         reading.cancel()
         return b"", b""
+
+
+def _alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
 
 
 def _signal(group: int, number: signal.Signals) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from clustertop.sources import secret
-from clustertop.sources.secret import Secret, SecretError
+from clustertop.sources.secret import Lent, Secret, SecretError
 
 WORD = "Möwe:7 and a blank"
 
@@ -157,3 +157,28 @@ def test_nothing_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
         for copying in (pickle.dumps, copy.copy, copy.deepcopy):
             with pytest.raises(TypeError, match="not pickled"):
                 copying(each)
+
+
+async def test_a_command_is_not_run_for_each_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "ask"
+    script.write_text(f"#!/bin/sh\necho x >> {tmp_path}/runs\necho '{WORD}'\n")
+    script.chmod(0o700)
+    lent = Lent(Secret.from_spec(f"command:{script}"))
+
+    def runs() -> int:
+        return (tmp_path / "runs").read_text().count("x")
+
+    assert [await lent.reveal() for _ in range(4)] == [WORD] * 4
+    assert runs() == 1
+    lent.forget()
+    assert await lent.reveal() == WORD
+    assert runs() == 2
+    monkeypatch.setattr(secret, "HELD_SECONDS", -1.0)
+    lent.forget()
+    await lent.reveal()
+    await lent.reveal()
+    assert runs() == 4
+    assert WORD not in repr(lent)
+    assert not hasattr(lent, "__dict__")
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(lent)

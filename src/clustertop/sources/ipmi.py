@@ -22,7 +22,7 @@ from clustertop.clock import SystemClock
 from clustertop.sources import ipmi_read, ipmi_text
 from clustertop.sources.bmc_reading import BmcReading, BmcState, Event, Limits
 from clustertop.sources.care import BmcFailure
-from clustertop.sources.secret import Secret, SecretError
+from clustertop.sources.secret import Lent, Secret, SecretError
 from clustertop.sources.tool import GRACE_SECONDS, Ran, ToolMissingError, run
 from clustertop.text import clean
 
@@ -78,6 +78,7 @@ class Ipmi:
         if not re.fullmatch(r"[A-Z]{4,13}", target.privilege) or not re.fullmatch(r"\d{0,2}", target.cipher):
             raise ValueError("a privilege is one word such as USER, a cipher suite one number")
         self._target = target
+        self._password = Lent(target.password)
         self._settings = settings or IpmiSettings()
         self._clock = clock or SystemClock()
         self._lock = asyncio.Lock()
@@ -109,6 +110,7 @@ class Ipmi:
             dcmi = await self._dcmi()
         except BmcFailure:
             self._up = False
+            self._password.forget()
             raise
         reading = ipmi_read.read(ipmi_text.merged(sensors, self._limits), dcmi, host_power=self._host_power,
                                  taken_at=taken_at, events=self._events, events_at=self._events_at)
@@ -129,6 +131,7 @@ class Ipmi:
 
     async def aclose(self) -> None:
         """Remove the copy of the sensor records. A run under way has been ended by whoever cancelled it."""
+        self._password.forget()
         folder, self._folder = self._folder, None
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -211,7 +214,7 @@ class Ipmi:
         """Run the tool once. A hung one is ended with its group; it is a failure of the poll unless not *fatal*."""
         target, settings = self._target, self._settings
         try:
-            password = await asyncio.to_thread(target.password.reveal)
+            password = await self._password.reveal()
         except SecretError as error:
             raise BmcFailure(BmcState.AUTH_FAILED, str(error)) from None
         verbose = [part for part in command if part == "-v"]

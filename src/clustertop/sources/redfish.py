@@ -233,6 +233,7 @@ class Redfish:
         if answer.status in {503, 429}:
             raise BmcFailure(BmcState.BUSY, f"HTTP {answer.status}", wait_seconds=answer.retry_after)
         if answer.status == 401 and not self._session.is_open and len(walk.tree) <= 1:
+            self._session.refused()
             raise BmcFailure(BmcState.AUTH_FAILED, "user or password refused")
         if answer.status in {401, 403}:
             return self._forbidden(walk, path, tier, at, answer.status)

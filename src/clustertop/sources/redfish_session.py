@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from clustertop.sources.bmc_reading import BmcState
 from clustertop.sources.care import BmcFailure
 from clustertop.sources.redfish_map import SESSIONS, local_path
-from clustertop.sources.secret import Secret, SecretError
+from clustertop.sources.secret import Lent, Secret, SecretError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -44,12 +44,12 @@ _REFUSED = re.compile(r"unauthorized ?login|invalid .{0,20}(?:user|credential|pa
 
 
 class Session:
-    """The login at one BMC. *user* and *password* are read anew for each login."""
+    """The login at one BMC."""
 
     def __init__(self, http: Http, user: str, password: Secret, *, basic: bool = False) -> None:
         self._http = http
         self._user = user
-        self._password = password
+        self._password = Lent(password)
         self._basic = basic
         self._token = ""
         self._location = ""
@@ -89,6 +89,10 @@ class Session:
         await self._unhurried(self._logout())
         await self._shielded_login()
 
+    def refused(self) -> None:
+        """The password was not taken: it is fetched anew for the next attempt."""
+        self._password.forget()
+
     async def leave(self) -> None:
         """Delete the session; the next request logs in anew."""
         if self._token or self._location:
@@ -103,6 +107,7 @@ class Session:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._unhurried(self._logout())
+        self._password.forget()
         for task in set(self._keep):
             task.cancel()
             await asyncio.wait({task})
@@ -111,7 +116,7 @@ class Session:
 
     async def _reveal(self) -> str:
         try:
-            return await asyncio.to_thread(self._password.reveal)
+            return await self._password.reveal()
         except SecretError as error:
             raise BmcFailure(BmcState.AUTH_FAILED, str(error)) from None
 
@@ -137,6 +142,7 @@ class Session:
             "POST", self.address, seconds=LOGIN_SECONDS,
             json={"UserName": self._user, "Password": await self._reveal()})
         if answer.status not in {200, 201, 202, 204}:
+            self._password.forget()
             raise self._refusal(answer)
         self._token = answer.headers.get("x-auth-token", "")
         self._location = self._place(answer)

@@ -108,7 +108,7 @@ async def _end(
     try:
         async with asyncio.timeout(grace_seconds):
             out = await asyncio.shield(reading)
-            while _alive(process.pid):  # KILL takes a moment, too
+            while _alive(process.pid):  # noqa: ASYNC110 - KILL takes a moment, and tells nobody when it is done
                 await asyncio.sleep(0.005)
             return out
     except TimeoutError:

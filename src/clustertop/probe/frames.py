@@ -14,6 +14,9 @@ MAX_TEXT = 512
 MAX_LINE = 1 << 20
 """Longest payload that a console reads, in bytes."""
 
+REPEATS = 2
+"""A reading's tables are in so many frames; a group that is read seldom does not repeat them in each."""
+
 _BIG = 1 << 64
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MARKS = "@@CT1 {0} {1} {0} CT1@@\n"
@@ -132,6 +135,8 @@ class Encoder(object):
         self._base_t = 0.0
         self._tables: "Dict[Tuple[str, str], Table]" = {}
         self._facts: "Dict[str, Attr]" = {}
+        self._sent: "Dict[str, Tuple[Dict[str, Table], int]]" = {}
+        """By group: the tables of the reading that was sent last, and in how many frames they were."""
         self._wanted = True
 
     def want_full(self) -> None:
@@ -182,6 +187,12 @@ class Encoder(object):
             part["w"] = _plain(group.w)
         if group.e:
             part["e"] = _plain(group.e)
+        tables, times = self._sent.get(g, ({}, 0))
+        times = times + 1 if tables is group.tables and not full else 1
+        self._sent[g] = group.tables, times
+        if times > REPEATS and tables:
+            part["o"] = 1
+            return part
         tb = {}
         for name, table in group.tables.items():
             coded = encode_table(table, None if full else self._tables[(g, name)])

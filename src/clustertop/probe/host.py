@@ -4,21 +4,19 @@ import functools
 import os
 import sys
 
+from . import interfaces
 from .files import Reading, reason
 from .frames import Err, Table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Tuple
+    from typing import Callable, Dict, List
 
     from .files import Tree
     from .frames import Attr, Cell, Row
 
 RELIST_SECONDS = 60.0
 SELDOM_SECONDS = 10.0
-MAX_VIRTUAL = 64
-"""Most interfaces without a PCI function that are read: a node full of containers has hundreds."""
-_CONTAINER = ("veth", "cali", "lxc")
 
 _NODE = (
     "ncpu", "cpu_total", "cpu_idle", "load1", "load5", "load15", "mem_total", "mem_available", "swap_total",
@@ -63,7 +61,7 @@ class Host(object):
         tree = self._tree
         again = False
         try:
-            found = [name for name in tree.names("sys/class/net") if not name.startswith("veth")]
+            found = interfaces.names(tree)
             self._error = ""
         except OSError as error:
             found = self._found
@@ -96,30 +94,12 @@ class Host(object):
         self._ncpu = _cpus(tree)
 
     def _relist(self, names: "List[str]") -> None:
-        tree = self._tree
-        rows: "List[Tuple[str, Row]]" = []
-        virtual = 0
-        for name in names:
-            base = "sys/class/net/" + name
-            if not tree.is_dir(base):
-                continue
-            pci = tree.behind(base + "/device")
-            if not pci:
-                virtual += 1
-                if name.startswith(_CONTAINER) or virtual > MAX_VIRTUAL:
-                    continue
-            attrs: "Dict[str, Attr]" = {"name": name, "phys": bool(pci)}
-            driver = tree.base(base + "/device/driver")
-            if pci:
-                attrs["pci"] = pci
-            if driver:
-                attrs["driver"] = driver
-            rows.append((name, (pci + "/" + name if pci else name, attrs)))
+        rows = interfaces.listed(self._tree, names)
         listed = [row for _, row in rows]
         if listed != self._rows:
             self._rows = listed
             self._names = [name for name, _ in rows]
-            tree.forget()
+            self._tree.forget()
 
     def _net(self) -> Table:
         tree = self._tree

@@ -9,10 +9,12 @@ import signal
 import threading
 import time
 
+from .disk import Disks
 from .files import Call, Reading, Tree
 from .frames import MAX_LINE, Encoder, Group, line
 from .gpu import Gpus
 from .host import Host
+from .net import Net
 from .pcie import Pcie
 from .rdma import Rdma
 
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
 
     from .frames import Attr
 
-GROUPS = ("gpu", "pcie", "rdma", "host")
-INTERVALS = {"gpu": 2.0, "pcie": 10.0, "rdma": 2.0, "host": 2.0}
+GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk")
+INTERVALS = {"gpu": 2.0, "pcie": 10.0, "rdma": 2.0, "host": 2.0, "net": 10.0, "disk": 10.0}
 FIRST_SECONDS = 0.3
 """The first frame waits this long for groups that have not read yet."""
 SPREAD_SECONDS = 0.01
@@ -67,7 +69,13 @@ class Runner(object):
     """One group: its thread, its interval and its last reading."""
 
     def __init__(
-        self, name: str, args: "Dict[str, Any]", start: float, interval: float, deadline: float, wake: Wake
+        self,
+        name: str,
+        args: "Dict[str, Any]",
+        start: float,
+        interval: float,
+        deadline: float,
+        done: "Callable[[], None]",
     ) -> None:
         self.name = name
         self.thread = _thread(name, self._run)
@@ -80,7 +88,7 @@ class Runner(object):
         self.due = start + first
         self._args = args
         self._deadline = deadline
-        self._wake = wake
+        self._done = done
         self._lock = threading.Lock()
         self._ring = threading.Event()
         self._asked: "Deque[Dict[str, Any]]" = collections.deque(maxlen=64)
@@ -194,7 +202,7 @@ class Runner(object):
                 self.due += self.effective + (self.offset if self._n == 1 else 0.0)
             if self.due <= over:
                 self.due += self.effective * int((over - self.due) / self.effective + 1.0)
-        self._wake.set()
+        self._done()
 
     def _stretch(self, cost: float) -> None:
         """A reading may cost a quarter of its interval; where it costs more, it is made less often."""
@@ -219,7 +227,13 @@ class Writer(object):
         return self._line is None
 
     def put(self, text: bytes) -> None:
-        """Write *text*; only while idle."""
+        """Write *text*; only while idle. What surely fits is written at once, without waking the thread."""
+        if len(text) <= select.PIPE_BUF and select.select([], [_STDOUT], [], 0)[1]:
+            try:
+                _write(text)
+            except OSError:
+                self.broken = True
+            return
         self._line = text
         self._ready.set()
 
@@ -277,7 +291,8 @@ class Probe(object):
 
     Keys of *args*, all optional: ``nonce``, ``root``, ``nvml`` (path of a library), ``groups``, ``intervals``
     or ``every`` and ``deadlines`` (seconds by group), ``stable`` (files below ``root`` are never replaced),
-    ``full_every`` (seconds), ``max_line`` (bytes), ``per_poll`` and ``released`` (of the GPUs).
+    ``full_every`` (seconds), ``max_line`` (bytes), ``per_poll`` and ``released`` (of the GPUs), ``statistics`` (names of
+    what network drivers count, ``#`` for any number).
     """
 
     def __init__(self, args: "Dict[str, Any]") -> None:
@@ -303,7 +318,7 @@ class Probe(object):
                 self._start,
                 _seconds(intervals[name]),
                 float(deadlines.get(name) or 0.0),
-                self._wake,
+                self._read_one,
             )
             for name in GROUPS
             if name in (args.get("groups") or GROUPS)
@@ -367,11 +382,11 @@ class Probe(object):
             at += tick
             if at <= now:
                 at += tick * int((now - at) / tick + 1.0)
-            if self._until(at, functools.partial(self._changed, tick)):
+            lag = min(LAG_SECONDS, tick / 3.0)
+            spread = min(lag, SPREAD_SECONDS * len(self._runners))
+            if self._until(at + spread, functools.partial(self._changed, tick)):
                 at = time.monotonic()
                 continue
-            lag = min(LAG_SECONDS, tick / 3.0)
-            self._until(at + min(lag, SPREAD_SECONDS * len(self._runners)), self._never)
             self._until(at + lag, lambda now: not any(runner.pending(now) for runner in self._runners))
             if not self._over():
                 self._print()
@@ -399,6 +414,10 @@ class Probe(object):
                 for runner in self._runners:
                     if runner.name == "gpu" == request.get("group", "gpu"):
                         runner.ask(request)
+            elif what == "messages":
+                for runner in self._runners:
+                    if runner.name == "net":
+                        runner.ask(request)
             elif what == "every":
                 seconds = request.get("seconds")
                 if isinstance(seconds, (int, float)) and seconds > 0:
@@ -406,11 +425,14 @@ class Probe(object):
                         if runner.name == request.get("group"):
                             runner.every(_seconds(seconds))
 
+    def _read_one(self) -> None:
+        """A group has read: the main thread wakes once for all of them, not for each."""
+        soon = time.monotonic() + 2 * SPREAD_SECONDS
+        if not any(runner.pending(soon) for runner in self._runners):
+            self._wake.set()
+
     def _all_read(self, now: float) -> bool:
         return not any(runner.unread() for runner in self._runners)
-
-    def _never(self, now: float) -> bool:
-        return False
 
     def _changed(self, tick: float, now: float) -> bool:
         return tick != self._tick()
@@ -467,6 +489,10 @@ def _reader(name: str, args: "Dict[str, Any]", call: Call) -> "Any":
         return Gpus(Tree(root, call), call, str(args.get("nvml") or ""), *held)
     if name == "pcie":
         return Pcie(Tree(root, call))
+    if name == "disk":
+        return Disks(Tree(root, call))
+    if name == "net":
+        return Net(Tree(root, call), call, [str(one) for one in args.get("statistics") or ()])
     return {"rdma": Rdma, "host": Host}[name](Tree(root, call, _keep(), stable))
 
 

@@ -66,15 +66,14 @@ class Rdma(object):
                 self._names = names
                 self._listed = now
                 self._relist(names)
-        hot = tree.hot
-        if len(self._last) != len(self._files) or now - self._whole >= SELDOM_SECONDS - 0.5:
+        files = self._files
+        known = len(self._last) == len(files)
+        cells: "List[Cell]" = list(self._last) if known else [None] * len(files)
+        whole = not known or now - self._whole >= SELDOM_SECONDS - 0.5
+        if whole:
             self._whole = now
-            cells = [None if name is None else hot(name) for name in self._files]
-        else:
-            cells = list(self._last)
-            for place in self._often:
-                cells[place] = hot(self._files[place])  # type: ignore[arg-type]
-        if self._vanished(cells):
+        worse = tree.hots(files, range(len(files)) if whole else self._often, cells)
+        if known and worse and self._vanished(cells):
             self._listed = -RELIST_SECONDS
         self._last = cells
         return Reading({"port": Table(self._rows, self._columns, cells, error or self._error)})
@@ -85,8 +84,6 @@ class Rdma(object):
 
     def _vanished(self, cells: "List[Cell]") -> bool:
         """True where a file that had a value has gone: the listing is out of date."""
-        if len(cells) != len(self._last):
-            return False
         return any(
             isinstance(cell, Err) and cell.reason in _GONE and not isinstance(before, Err)
             for cell, before in zip(cells, self._last)  # noqa: B905 - not in Python 3.6

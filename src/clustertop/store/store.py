@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clustertop.model import Attr, LinkState, NodeInfo, Why
-from clustertop.signals import gpu, host, pcie, rdma
+from clustertop.signals import disk, gpu, host, link, pcie, rdma
 from clustertop.signals.units import pci_key
 from clustertop.store.history import History
 from clustertop.store.layout import runs_index
+from clustertop.store.links import Links
 from clustertop.store.paths import PciePaths
 from clustertop.store.ports import Ports, judge_nodes
 from clustertop.store.table import GRACE_SECONDS, Table
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 
 LABELS = {
     "node": host.node_label, "group": host.group_label, "gpu": gpu.label, "pcie": pcie.label, "port": rdma.label,
-    "net": host.net_label, "process": gpu.process_label,
+    "net": host.net_label, "process": gpu.process_label, "link": link.label, "disk": disk.label,
 }
-SPECS = (host.NODE, host.GROUP, gpu.TABLE, pcie.TABLE, rdma.TABLE, host.NET, gpu.PROCESS)
-GROUPS = ("gpu", "pcie", "rdma", "host")
+SPECS = (host.NODE, host.GROUP, gpu.TABLE, pcie.TABLE, rdma.TABLE, host.NET, gpu.PROCESS, link.TABLE, disk.TABLE)
+GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk")
 _UNCHANGED = TablePart()
 _NOT_READ = frozenset({"error", "released"})
 """States of a group in which no row is to blame for having no values."""
@@ -91,6 +92,7 @@ class Store:
             [np.nan if (count := expect_gpus(node)) is None else float(count) for node in self.nodes])
         self._paths = PciePaths(self.tables["pcie"], self.tables["gpu"], self.nodes, expect_width)
         self._ports = Ports(self.tables["port"])
+        self._links = Links(self.tables["link"], self.tables["port"])
         self._tables_of = {
             group: tuple((spec.name, self.tables[spec.name]) for spec in SPECS if spec.group == group)
             for group in GROUPS
@@ -155,6 +157,9 @@ class Store:
         read_at = at - max(frame.t - part.t, 0.0)
         moved = part.n != node.numbers.get(name)
         self._group_row(node, number, name, part, read_at)
+        if part.o:
+            # Its tables were in frames before this one; where these were lost, a full one has them.
+            return not moved
         node.numbers[name] = part.n
         complete, full = True, frame.full
         if not moved and not full:
@@ -254,6 +259,8 @@ class Store:
         self._paths.derive()
         rdma.derive(ports.columns, self._flags("port", lambda attrs: bool(attrs.get("physfn"))))
         self._ports.derive(now)
+        self._links.derive()
+        disk.derive(self.tables["disk"].columns, self._flags("disk", lambda attrs: attrs.get("read_only") is True))
         judge_nodes(nodes.columns, ports.columns)
         self._net()
         self._groups(now)

@@ -60,6 +60,8 @@ class GroupPart(msgspec.Struct, frozen=True, gc=False):
     """While in error: the reason."""
     n: int = 0
     """How many readings the group has made; two frames with the same number carry the same reading."""
+    o: int = 0
+    """1: the reading is an old one; its tables were in earlier frames and are not repeated."""
     tb: dict[str, TablePart] = {}
 
 

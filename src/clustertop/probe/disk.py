@@ -20,11 +20,13 @@ MOST = 32
 """Most file systems that are read."""
 _LOCAL = frozenset(("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "jfs", "reiserfs", "vfat"))
 _MEMORY = frozenset(("tmpfs", "ramfs"))
-_MEMORY_PLACES = ("/", "/dev/shm", "/tmp", "/var/tmp", "/run")
+_MEMORY_PLACES = ("/", "/dev/shm", "/tmp", "/var/tmp", "/run")  # noqa: S108 - they are only looked at
 _SCRATCH = ("/scratch", "/local")
 _PASSABLE = _LOCAL | _MEMORY | frozenset(("overlay", "rootfs", "devtmpfs", "squashfs", "erofs", "iso9660"))
 """A path through anything else could wait for a server."""
-_CONTAINERS = ("/var/lib/docker/", "/var/lib/containerd/", "/var/lib/containers/", "/var/lib/kubelet/", "/run/", "/snap/")
+_CONTAINERS = (
+    "/var/lib/docker/", "/var/lib/containerd/", "/var/lib/containers/", "/var/lib/kubelet/", "/run/", "/snap/",
+)  # fmt: skip
 _COLUMNS = ("size", "free", "available", "inodes", "inodes_free")
 
 
@@ -49,19 +51,20 @@ class Disks(object):
 
     def read(self, now: float) -> Reading:
         """Return the reading of this moment; *now* is the monotonic clock."""
-        error = ""
         try:
             mounts = chosen(parse(self._tree.read("proc/self/mounts", 1 << 20)))
         except OSError as failed:
             if failed.errno == errno.ENOENT and not self._rows:
                 return Reading({}, "off")
-            return Reading({"disk": Table(self._rows, list(_COLUMNS), [Err(reason(failed))] * 5 * len(self._rows),
-                                          "{}: {}".format(reason(failed), self._tree.path("proc/self/mounts")))})
+            error = "{}: {}".format(reason(failed), self._tree.path("proc/self/mounts"))
+            unread: "List[Cell]" = [Err(reason(failed))] * (len(_COLUMNS) * len(self._rows))
+            return Reading({"disk": Table(self._rows, list(_COLUMNS), unread, error)})
         rows: "List[Row]" = [(mount.place, attributes(mount)) for mount in mounts]
         if rows != self._rows:
             self._rows = rows
         values = [self._sizes(mount.place) for mount in mounts]
-        return Reading({"disk": Table(self._rows, list(_COLUMNS), [one[at] for at in range(5) for one in values], error)})
+        cells = [one[at] for at in range(len(_COLUMNS)) for one in values]
+        return Reading({"disk": Table(self._rows, list(_COLUMNS), cells)})
 
     def close(self) -> None:
         """Nothing is kept open."""

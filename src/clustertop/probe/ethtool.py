@@ -40,7 +40,7 @@ class Ethtool(object):
     def __init__(self, names: "List[str]", call: "Call") -> None:
         self._names = frozenset(names)
         self._call = call
-        self._socket = None  # type: Optional[socket.socket]
+        self._socket: "Optional[socket.socket]" = None
         self._kept: "Dict[str, Tuple[int, List[Tuple[int, str]]]]" = {}
         """By interface: how many statistics it has, and place and name of those that are kept."""
         self._room = array.array("Q")
@@ -61,7 +61,7 @@ class Ethtool(object):
         Where they are known but cannot be read each is an :class:`Err`.
         """
         known = self._kept.get(name)
-        if known is not None and not known[1]:
+        if not self._names or (known is not None and not known[1]):
             return {}
         try:
             count = self._count(name)

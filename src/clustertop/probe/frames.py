@@ -19,6 +19,7 @@ REPEATS = 2
 
 _BIG = 1 << 64
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_DUMPS = json.JSONEncoder(separators=(",", ":")).encode
 _MARKS = "@@CT1 {0} {1} {0} CT1@@\n"
 
 TYPE_CHECKING = False
@@ -192,6 +193,8 @@ class Encoder(object):
         self._sent[g] = group.tables, times
         if times > REPEATS and tables:
             part["o"] = 1
+            if group.st == "ok":
+                part.pop("ms", None)
             return part
         tb = {}
         for name, table in group.tables.items():
@@ -261,14 +264,14 @@ def line(frame: "Dict[str, Any]", nonce: str, max_line: int = MAX_LINE) -> bytes
 
     Where it is longer than *max_line* bytes, the largest groups go without their tables and say so.
     """
-    text = json.dumps(frame, separators=(",", ":"))
+    text = _DUMPS(frame)
     if len(text) > max_line:
         frame = dict(frame, g=dict(frame["g"]))
         sizes = sorted((len(json.dumps(part)), g) for g, part in frame["g"].items())
         while len(text) > max_line and sizes:
             g = sizes.pop()[1]
             frame["g"][g] = dict(frame["g"][g], tb={}, st="error", e="more than a frame can carry")
-            text = json.dumps(frame, separators=(",", ":"))
+            text = _DUMPS(frame)
     return (_MARKS.format(nonce, text) if nonce else text + "\n").encode("ascii")
 
 

@@ -118,10 +118,10 @@ class Host(object):
     def _node(self) -> "List[Cell]":
         tree = self._tree
         cells: "List[Cell]" = [self._ncpu]
-        cells += _guard(2, lambda: _cpu(tree.read("proc/stat", 4096)))
-        cells += _guard(3, lambda: [float(word) for word in tree.read("proc/loadavg", 256).split()[:3]])
-        cells += _guard(4, lambda: _memory(tree.read("proc/meminfo", 8192)))
-        cells += _guard(1, lambda: [float(tree.read("proc/uptime", 256).split()[0])])
+        cells += _guard(2, lambda: _cpu(tree.again("proc/stat", 4096)))
+        cells += _guard(3, lambda: [float(word) for word in tree.again("proc/loadavg", 256).split()[:3]])
+        cells += _guard(4, lambda: _memory(tree.again("proc/meminfo", 8192)))
+        cells += _guard(1, lambda: [float(tree.again("proc/uptime", 256).split()[0])])
         for name in ("cpu", "memory", "io"):
             cells += _guard(1, functools.partial(_pressure, tree, "proc/pressure/" + name))
         return cells
@@ -167,7 +167,7 @@ def _memory(data: bytes) -> "List[Cell]":
 
 
 def _pressure(tree: "Tree", name: str) -> "List[Cell]":
-    for line in tree.read(name, 1024).split(b"\n"):
+    for line in tree.again(name, 1024).split(b"\n"):
         words = line.split()
         if words[:1] == [b"some"]:
             for word in words[1:]:

@@ -23,7 +23,7 @@ from .files import reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterable, List, Optional
+    from typing import Any, Dict, Iterable, List, Optional, Tuple
 
     from .files import Call, Tree
     from .frames import Attr
@@ -59,8 +59,8 @@ class Links(object):
         self._call = call
         self._here = tree.root == ""
         """False where another root is read: what the kernel would say is about this machine, not about that one."""
-        self._messages = None  # type: Any
-        self._heard = None  # type: Optional[socket.socket]
+        self._messages: "Any" = None
+        self._heard: "Optional[socket.socket]" = None
         self.why = NOT_SENT
 
     @property
@@ -73,7 +73,7 @@ class Links(object):
         self._call.what = "import of pyroute2"
         try:
             sources = json.loads(zlib.decompress(base64.b64decode(data)).decode("utf-8"))
-            self._messages = _Messages(dict((str(name), str(text)) for name, text in sources))
+            self._messages = _Messages({str(name): str(text) for name, text in sources})
         except Exception as error:  # whatever it is, the files of /sys are still there
             self.why = "pyroute2: {}: {}".format(type(error).__name__, error)[:200]
 
@@ -148,14 +148,14 @@ class Links(object):
 
     def _by_files(self, names: "Iterable[str]") -> "Found":
         tree = self._tree
-        links = {}
+        links: "Found" = {}
         for name in names:
             base = interfaces.CLASS + "/" + name
             link: "Dict[str, Attr]" = {"kind": self._kind(base), "master": tree.base(base + "/master")}
             if link["kind"] in ("vlan", "macvlan"):
                 link["under"] = self._lower(base)
             links[name] = {key: value for key, value in link.items() if value}
-        addresses = dict((name, []) for name in links)  # type: Dict[str, List[str]]
+        addresses: "Dict[str, List[str]]" = {name: [] for name in links}
         for name, address in self._ipv4() + self._ipv6():
             if name in addresses:
                 addresses[name].append(address)
@@ -234,8 +234,8 @@ class _Messages(object):
 
     def links(self, messages: "List[bytes]") -> "Found":
         """Return kind, master and lower interface by name."""
-        names: "Dict[int, str]" = {}
-        raw = []
+        names: "Dict[Any, str]" = {}
+        raw: "List[Tuple[int, Any, Any, Any, Any]]" = []
         for data in messages:
             message = self._link(data)
             message.decode()
@@ -291,7 +291,7 @@ def _netlink() -> socket.socket:
     return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
 
 
-def _answer(ours: socket.socket, number: int) -> "Any":
+def _answer(ours: socket.socket, number: int) -> "Tuple[List[bytes], bool]":
     """Return the messages that answer request *number*, and whether nothing changed meanwhile."""
     messages: "List[bytes]" = []
     whole = True

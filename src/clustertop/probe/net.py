@@ -45,7 +45,7 @@ class Net(object):
         except OSError as error:
             self._error = "{}: {}".format(reason(error), error.filename or self._tree.path(interfaces.CLASS))
         counted = [self._ethtool.read(name) for name in self._names]
-        columns = sorted(set(stat for mine in counted for stat in mine))
+        columns = sorted({stat for mine in counted for stat in mine})
         if columns != self._columns:
             self._columns = columns
         cells: "List[Cell]" = [mine.get(column) for column in columns for mine in counted]

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 RELIST_SECONDS = 30.0
 _CLASS = "sys/class/infiniband"
+_NET = "sys/class/net"
 _TEXTS = ("state", "phys_state", "rate")
 _FAMILIES = (("c:", "counters"), ("x:", "counters_ext"), ("h:", "hw_counters"))
 _DEVICE_FILES = (("hca", "hca_type"), ("fw", "fw_ver"), ("board", "board_id"), ("guid", "node_guid"))
@@ -144,12 +145,11 @@ class Rdma(object):
         for number in tree.names(base + "/ports"):
             directory = base + "/ports/" + number
             attrs = dict(shared, port=int(number) if number.isdigit() else number)
-            for attr, text in (
-                ("link_layer", tree.text(directory + "/link_layer")),
-                ("netdev", self._netdev(base, number)),
-            ):
+            netdev = self._netdev(base, number)
+            for attr, text in (("link_layer", tree.text(directory + "/link_layer")), ("netdev", netdev)):
                 if text:
                     attrs[attr] = text
+            attrs.update(self._bond(netdev))
             files = {name: directory + "/" + name for name in _TEXTS}
             for mark, family in _FAMILIES:
                 try:
@@ -161,6 +161,26 @@ class Rdma(object):
                 files.update((mark + name, directory + "/" + family + "/" + name) for name in listed)
             ports.append(Port(("{}/{}".format(pci or device, number), attrs), files))
         return ports
+
+    def _bond(self, netdev: str) -> "Dict[str, Attr]":
+        """Return the bond that a port's interface is or is part of, and the members that the port stands for.
+
+        A bonded device is one that carries several interfaces; a member with an RDMA device of its own is that one's.
+        """
+        tree = self._tree
+        if not netdev:
+            return {}
+        bond = netdev if tree.is_dir(_NET + "/" + netdev + "/bonding") else tree.base(_NET + "/" + netdev + "/master")
+        if not bond or not tree.is_dir(_NET + "/" + bond + "/bonding"):
+            return {}
+        members = tree.text(_NET + "/" + bond + "/bonding/slaves").split()
+        mine = [
+            name for name in members
+            if name == netdev or not tree.is_dir(_NET + "/" + name + "/device/infiniband")
+        ]  # fmt: skip
+        if netdev == bond:
+            mine = members
+        return {"bond": bond, "netdevs": sorted(mine)}
 
     def _netdev(self, base: str, number: str) -> str:
         """Return the network interface of a port: the one whose ``dev_port`` it is, else its first GID's."""

@@ -29,7 +29,8 @@ TABLE = table("disk", "disk", "local file systems", (
     Metric("inodes_free", "", "files it can still hold", "inodes_free", hi=2.0**64, source=_STATVFS),
     Metric("used_ratio", "ratio", "used, of used and available", kind="derived", label="used"),
     Metric("inodes_used_ratio", "ratio", "inodes in use", kind="derived", label="inodes"),
-    Metric("full_ratio", "ratio", "the fuller of space and inodes; of one that is mounted read-only nothing", kind="derived"),
+    Metric("full_ratio", "ratio", "the fuller of space and inodes; not judged where it is mounted read-only",
+           kind="derived"),
     Metric("read_only", "", "1: mounted read-only", kind="derived"),
 ))
 

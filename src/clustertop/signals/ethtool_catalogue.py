@@ -43,8 +43,8 @@ rx_corrected_bits_phy | info | - | bits that error correction mended
 link_down_events_phy | hard | link_downs_total | times the link went down
 rx_pci_signal_integrity | soft/h | pci_receive_errors_total | PCIe errors that the adapter saw on arrival
 tx_pci_signal_integrity | soft/h | pci_transmit_errors_total | PCIe errors that the adapter was told of
-outbound_pci_stalled_rd_events | congestion | pci_read_stalls_total | seconds with PCIe reads stalled for more than 30 %
-outbound_pci_stalled_wr_events | congestion | pci_write_stalls_total | seconds with PCIe writes stalled for more than 30 %
+outbound_pci_stalled_rd_events | congestion | pci_read_stalls_total | seconds with PCIe reads stalled over 30 %
+outbound_pci_stalled_wr_events | congestion | pci_write_stalls_total | seconds with PCIe writes stalled over 30 %
 outbound_pci_buffer_overflow | congestion | pci_buffer_overflows_total | packets dropped because PCIe was too slow
 """,
     "mlx4_en": """
@@ -59,7 +59,8 @@ tx_pfc_ena_frames_pri# | congestion | transmit_pause_prio#_total | PFC frames se
 rx_pause_frames | congestion | receive_pause_global_total | pause frames of the whole link received
 tx_pause_frames | congestion | transmit_pause_global_total | pause frames of the whole link sent
 rx_pfc_frames,tx_pfc_frames | congestion | - | PFC frames of all priorities
-pfc_pri#_rx_duration_us,pfc_pri#_tx_duration_us,pfc_pri#_rx_transitions,pfc_pri#_tx_transitions | info | - | how long and how often paused
+pfc_pri#_rx_duration_us,pfc_pri#_tx_duration_us | info | - | how long paused
+pfc_pri#_rx_transitions,pfc_pri#_tx_transitions | info | - | how often paused
 rx_stat_discard | congestion | receive_discards_total | packets dropped on arrival for want of buffers in the adapter
 tx_stat_discard | congestion | transmit_discards_total | packets dropped before sending
 rx_total_ring_discards | congestion | no_buffer_total | packets dropped because the host had posted no receive buffer
@@ -102,10 +103,10 @@ tx_flow_control_xoff | congestion | transmit_pause_global_total | pause frames o
 rx_no_dma_resources | congestion | no_buffer_total | packets dropped because the host had posted no receive buffer
 """,
     "ena": """
-bw_in_allowance_exceeded | congestion | receive_bandwidth_shaped_total | packets held or dropped: the instance's bandwidth in
-bw_out_allowance_exceeded | congestion | transmit_bandwidth_shaped_total | packets held or dropped: the instance's bandwidth out
-pps_allowance_exceeded | congestion | packet_rate_shaped_total | packets held or dropped: the instance's packets a second
-conntrack_allowance_exceeded | congestion | connections_shaped_total | packets dropped: the instance's tracked connections
+bw_in_allowance_exceeded | congestion | receive_bandwidth_shaped_total | shaped: the instance's bandwidth in
+bw_out_allowance_exceeded | congestion | transmit_bandwidth_shaped_total | shaped: the instance's bandwidth out
+pps_allowance_exceeded | congestion | packet_rate_shaped_total | shaped: the instance's packets a second
+conntrack_allowance_exceeded | congestion | connections_shaped_total | dropped: the instance's tracked connections
 linklocal_allowance_exceeded | congestion | - | packets dropped to the instance's own services
 admin_q_pause,wd_expired,interface_down,interface_up,tx_timeout | info | - | events of the driver
 """,

@@ -54,11 +54,10 @@ def _read() -> tuple[Statistic, ...]:
             if cls not in {"hard", "soft", "congestion", "traffic", "info"}:
                 raise ValueError(f"{driver}: {line}: no such class")
             for name in names.split(","):
-                for number in range(PRIORITIES) if "#" in name else (0,):
-                    out.append(Statistic(
-                        name.replace("#", str(number)), driver, cast("CounterClass", cls),
-                        "" if column == "-" else column.replace("#", str(number)), meaning, catalogue.SOURCES[driver],
-                    ))
+                out += [Statistic(
+                    name.replace("#", str(number)), driver, cast("CounterClass", cls),
+                    "" if column == "-" else column.replace("#", str(number)), meaning, catalogue.SOURCES[driver],
+                ) for number in (range(PRIORITIES) if "#" in name else (0,))]
     return tuple(out)
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from clustertop.probe import disk
 from clustertop.probe.files import Call, Tree
 from clustertop.probe.frames import Err
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NODE = """\
 /dev/md0 / ext4 rw,relatime 0 0

@@ -6,8 +6,6 @@ import json
 import socket
 import struct
 import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +44,9 @@ args["groups"] = ["host", "net"]
 args["statistics"] = args["statistics"] + ["rx_queue_#_drops"]
 run = Run(python, args)
 first = run.next()
-out = {"first": first.g["net"].st, "before": dict(run.values.facts)}
+out = {"first": first.g["net"].st}
+run.until(lambda values: "net" in values.facts)
+out["before"] = dict(run.values.facts)
 if how == "sent":
     run.send(bundle.request_line(messages.request()))
     run.until(lambda values: values.facts.get("net") == "netlink (pyroute2)")
@@ -97,6 +97,7 @@ def test_interfaces_without_statistics_and_without_existence_have_none() -> None
 def test_netlink_by_the_second_bundle(version: str) -> None:
     """After the first frame; changes of membership and addresses are seen when they happen, not a minute later."""
     got = inside(WATCH, interpreter(version), "sent")
+    assert got["first"] == "wait", "the first frame does not wait for it"
     assert got["before"]["net"] == "sysfs (pyroute2 was not sent)"
     assert got["fact"] == "netlink (pyroute2)"
     attrs = got["attrs"]

@@ -97,9 +97,8 @@ def test_a_sum_of_which_a_part_was_reset_is_unknown() -> None:
     counters = tuple(metric.name for metric in link.TABLE.metrics if metric.kind == "counter")
     growth = np.full((len(counters), 4), np.nan)
     three, four = (counters.index(f"receive_pause_prio{number}_total") for number in (3, 4))
-    for row in range(3):
-        t.put("receive_pause_prio3_total", np.array([10.0, 10.0, 10.0, np.nan]))
-        t.put("receive_pause_prio4_total", np.array([1.0, 1.0, np.nan, np.nan]))
+    t.put("receive_pause_prio3_total", np.array([10.0, 10.0, 10.0, np.nan]))
+    t.put("receive_pause_prio4_total", np.array([1.0, 1.0, np.nan, np.nan]))
     growth[three] = [50.0, 50.0, 50.0, np.nan]
     growth[four] = [5.0, np.nan, np.nan, np.nan]
     link.rates(t, growth, counters, np.full(4, 10.0), np.ones(4, np.bool_))

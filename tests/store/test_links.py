@@ -152,6 +152,7 @@ def test_a_reading_that_is_not_repeated_stands_and_a_lost_one_is_asked_for() -> 
     first = Group(1000.0, 10.0, {"link": links(nic(rx_prio3_pause=5))}, n=1)
     second = Group(1010.0, 10.0, {"link": links(nic(rx_prio3_pause=55))}, n=2)
     assert fleet.send(0, frame(first, 1))
+    fleet.tick()
     raws = [frame(second, number) for number in range(2, 6)]
     old = [decode(raw).g["net"].o for raw in raws]
     assert old == [0, 0, 1, 1], "twice, so that one lost frame costs nothing"

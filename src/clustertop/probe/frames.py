@@ -136,8 +136,8 @@ class Encoder(object):
         self._base_t = 0.0
         self._tables: "Dict[Tuple[str, str], Table]" = {}
         self._facts: "Dict[str, Attr]" = {}
-        self._sent: "Dict[str, Tuple[Dict[str, Table], int]]" = {}
-        """By group: the tables of the reading that was sent last, and in how many frames they were."""
+        self._sent: "Dict[str, Tuple[Dict[str, Table], int, int]]" = {}
+        """By group: tables and number of the reading that was sent last, and in how many frames it was."""
         self._wanted = True
 
     def want_full(self) -> None:
@@ -188,9 +188,9 @@ class Encoder(object):
             part["w"] = _plain(group.w)
         if group.e:
             part["e"] = _plain(group.e)
-        tables, times = self._sent.get(g, ({}, 0))
-        times = times + 1 if tables is group.tables and not full else 1
-        self._sent[g] = group.tables, times
+        tables, number, times = self._sent.get(g, ({}, 0, 0))
+        times = times + 1 if tables is group.tables and number == group.n and not full else 1
+        self._sent[g] = group.tables, group.n, times
         if times > REPEATS and tables:
             part["o"] = 1
             if group.st == "ok":

@@ -70,6 +70,9 @@ class Links(object):
 
     def load(self, data: str) -> None:
         """Take the second bundle: base64 of compressed JSON, ``[[module, source], ...]``."""
+        if not self._here:
+            self.why = "another root is read"
+            return
         self._call.what = "import of pyroute2"
         try:
             sources = json.loads(zlib.decompress(base64.b64decode(data)).decode("utf-8"))

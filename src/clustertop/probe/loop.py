@@ -15,7 +15,6 @@ from .files import Call, Reading, Tree
 from .frames import MAX_LINE, Encoder, Group, line
 from .gpu import Gpus
 from .host import Host
-from .net import Net
 from .pcie import Pcie
 from .rdma import Rdma
 
@@ -31,8 +30,9 @@ FIRST_SECONDS = 0.3
 """The first frame waits this long for groups that have not read yet."""
 SPREAD_SECONDS = 0.01
 """Groups read one after the other: threads that wake together spend their time taking turns."""
-LAST_SECONDS = 0.05
-"""The GPU group's first reading comes this much later: compiling pynvml stops every other thread for a while."""
+LATER_SECONDS = {"gpu": 0.05, "net": 0.5, "disk": 0.5}
+"""When the first readings come: compiling pynvml stops every other thread for a while, and what is read seldom is not
+worth waiting for with the first frame."""
 LAG_SECONDS = 0.3
 """Later frames wait this long for the readings that are due."""
 SHUTDOWN_SECONDS = 2.0
@@ -102,7 +102,7 @@ class Runner(object):
         self.call = Call()
         self.interval = interval
         self.effective = interval
-        first = LAST_SECONDS if name == "gpu" else 0.0
+        first = LATER_SECONDS.get(name, 0.0)
         self.offset = SPREAD_SECONDS * GROUPS.index(name) - first
         self.reader: "Any" = None
         self.due = start + first
@@ -354,6 +354,8 @@ class Probe(object):
 
     def once(self) -> bytes:
         """Return one frame, of a reading of every group; one that does not come back is reported as hung."""
+        for runner in self._runners:
+            runner.due = self._start
         self._launch()
         while any(runner.unread() and not runner.hung(time.monotonic()) for runner in self._runners):
             self._wake.wait(0.05)
@@ -388,7 +390,7 @@ class Probe(object):
         )
 
     def _loop(self) -> None:
-        self._until(self._start + FIRST_SECONDS, self._all_read)
+        self._until(self._start + FIRST_SECONDS, self._first_read)
         self._print()
         # Modules and tables stay; looking through them for garbage again and again is for nothing.
         getattr(gc, "freeze", gc.collect)()
@@ -452,6 +454,10 @@ class Probe(object):
         if not any(runner.pending(soon) for runner in self._runners):
             self._wake.set()
 
+    def _first_read(self, now: float) -> bool:
+        until = self._start + FIRST_SECONDS
+        return not any(runner.unread() and runner.due < until for runner in self._runners)
+
     def _all_read(self, now: float) -> bool:
         return not any(runner.unread() for runner in self._runners)
 
@@ -513,6 +519,8 @@ def _reader(name: str, args: "Dict[str, Any]", call: Call) -> "Any":
     if name == "disk":
         return Disks(Tree(root, call))
     if name == "net":
+        from .net import Net  # in this thread: what it needs to talk to the kernel is not needed for the first frame
+
         return Net(Tree(root, call), call, [str(one) for one in args.get("statistics") or ()])
     return {"rdma": Rdma, "host": Host}[name](Tree(root, call, _keep(), stable))
 

@@ -12,7 +12,6 @@ import importlib.util
 import json
 import re
 import secrets
-import tokenize
 import zlib
 from importlib import resources
 from typing import TYPE_CHECKING
@@ -149,12 +148,13 @@ def probe_args(settings: PollSettings, nonce: str) -> dict[str, object]:
 @functools.cache
 def probe_body() -> bytes:
     """Return the compressed probe and pynvml, built once a process."""
-    modules = list(_sources(resources.files("clustertop.probe"), PACKAGE))
+    whole = list(_sources(resources.files("clustertop.probe"), PACKAGE))
+    modules = [(name, lean(source)) for name, source in whole]
     pynvml = _pynvml_source()
     if pynvml is not None:
         used = re.findall(r"\bnvml\w+|\bNVML\w+", "\n".join(source for _, source in modules))
         modules.append(("pynvml", cut(pynvml, used)))
-    return pack((name, lean(source)) for name, source in modules)
+    return pack(modules)
 
 
 def cut(source: str, used: Iterable[str]) -> str:
@@ -181,9 +181,12 @@ def cut(source: str, used: Iterable[str]) -> str:
 
 
 def lean(source: str) -> str:
-    """Return *source* without its comments and docstrings; the other lines keep their numbers."""
+    """Return *source* without its docstrings and the lines that are comments; the others keep their numbers."""
     lines = source.splitlines(keepends=True)
+    inside: set[int] = set()
     for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant | ast.JoinedStr) and node.end_lineno != node.lineno:
+            inside.update(range(node.lineno, node.end_lineno or node.lineno))
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         for one in node.body:
@@ -193,11 +196,8 @@ def lean(source: str) -> str:
                 indent, after = lines[first - 1][: one.col_offset], lines[last - 1][one.end_col_offset :]
                 if not indent.strip() and not after.strip():
                     lines[first - 1 : last] = [f"{indent}0\n", *["\n"] * (last - first)]
-    for token in tokenize.generate_tokens(iter(lines).__next__):
-        if token.type == tokenize.COMMENT:
-            number, column = token.start
-            lines[number - 1] = lines[number - 1][:column].rstrip() + "\n"
-    return "".join(lines)
+    return "".join("\n" if line.lstrip().startswith("#") and number not in inside else line
+                   for number, line in enumerate(lines))
 
 
 def _names(node: ast.AST) -> list[str]:

@@ -396,7 +396,7 @@ class Probe(object):
         getattr(gc, "freeze", gc.collect)()
         # What was not read by then is worth a frame of its own as soon as it is.
         late = self._start + self._tick() - LAG_SECONDS
-        if any(runner.unread() for runner in self._runners) and self._until(late, self._all_read):
+        if not self._first_read(0.0) and self._until(late, self._first_read):
             self._print()
         at = self._start
         while not self._over():
@@ -455,11 +455,9 @@ class Probe(object):
             self._wake.set()
 
     def _first_read(self, now: float) -> bool:
+        """True once the groups that the first frame is for have read."""
         until = self._start + FIRST_SECONDS
         return not any(runner.unread() and runner.due < until for runner in self._runners)
-
-    def _all_read(self, now: float) -> bool:
-        return not any(runner.unread() for runner in self._runners)
 
     def _changed(self, tick: float, now: float) -> bool:
         return tick != self._tick()

@@ -323,7 +323,6 @@ class Probe(object):
         self._stopping = False
         self._parent = os.getppid()
         self._memory = Memory()
-        self._ticks = 0
         self._skipped = 0
         self._nvml = 0.0
         self._start = time.monotonic()
@@ -472,7 +471,6 @@ class Probe(object):
         self._writer.put(self._frame())
 
     def _frame(self) -> bytes:
-        self._ticks += 1
         now = time.monotonic()
         facts: "Dict[str, Attr]" = {}
         nvml = 0.0
@@ -480,8 +478,7 @@ class Probe(object):
             facts.update(runner.facts())
             nvml += getattr(runner.reader, "seconds", 0.0)
         cost = {
-            "cpu": time.process_time(), "rss": self._memory.bytes(), "nvml": nvml - self._nvml, "ticks": self._ticks,
-            "skipped": self._skipped,
+            "cpu": time.process_time(), "rss": self._memory.bytes(), "nvml": nvml - self._nvml, "skipped": self._skipped,
         }  # fmt: skip
         self._nvml = nvml
         groups = {runner.name: runner.part(now) for runner in self._runners}

@@ -78,7 +78,8 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     w: float
     """The node's wall clock, seconds since the epoch; only its offset from ours is ever used."""
     m: dict[str, float] = {}
-    """What watching costs there: ``cpu`` (seconds so far), ``rss`` (bytes), ``nvml`` (seconds in NVML this tick)."""
+    """What watching costs there: ``cpu`` (seconds so far), ``rss`` (bytes), ``nvml`` (seconds in NVML this tick),
+    ``skipped`` (frames not sent because the last one was not out yet)."""
     g: dict[str, GroupPart] = {}
     h: dict[str, Attr] | None = None
     """In full frames: the node's facts (host name, kernel, boot id, python, driver ...)."""

@@ -478,7 +478,8 @@ class Probe(object):
             facts.update(runner.facts())
             nvml += getattr(runner.reader, "seconds", 0.0)
         cost = {
-            "cpu": time.process_time(), "rss": self._memory.bytes(), "nvml": nvml - self._nvml, "skipped": self._skipped,
+            "cpu": time.process_time(), "rss": self._memory.bytes(), "nvml": nvml - self._nvml,
+            "skipped": self._skipped,
         }  # fmt: skip
         self._nvml = nvml
         groups = {runner.name: runner.part(now) for runner in self._runners}

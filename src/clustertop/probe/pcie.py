@@ -35,6 +35,7 @@ class Pcie(object):
         self._names: "List[str]" = []
         self._listed = -RELIST_SECONDS
         self._directories: "List[str]" = []
+        self._fixed: "Dict[str, List[Cell]]" = {}
         self._rows: "List[Row]" = []
 
     def read(self, now: float) -> Reading:
@@ -54,8 +55,20 @@ class Pcie(object):
             self._names = names
             self._listed = now
             self._relist(names)
+            self._fixed = {}
         bases = self._directories
-        cells: "List[Cell]" = [tree.cell(base + "/" + name) for _, name in LINK_FILES for base in bases]
+        cells: "List[Cell]" = []
+        for column, name in LINK_FILES:
+            if not column.startswith("max_"):
+                cells += [tree.cell(base + "/" + name) for base in bases]
+                continue
+            # What a device could do at most does not change while it is there.
+            known = self._fixed.get(column) or [Err("not read")] * len(bases)
+            self._fixed[column] = [
+                tree.cell(base + "/" + name) if isinstance(cell, Err) else cell
+                for base, cell in zip(bases, known)  # noqa: B905 - not in Python 3.6
+            ]
+            cells += self._fixed[column]
         cells += [_total(tree, base + "/" + name) for _, name in AER_FILES for base in bases]
         return Reading({"pcie": Table(self._rows, list(COLUMNS), cells, error)})
 

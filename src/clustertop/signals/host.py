@@ -59,6 +59,7 @@ NODE = table("node", "host", "nodes", (
            source=_PSI),
     Metric("cpu_ratio", "ratio", "CPU busy", kind="derived", history=True, label="cpu"),
     Metric("memory_used_ratio", "ratio", "memory not available, of all", kind="derived", history=True, label="mem"),
+    Metric("swap_used_bytes", "B", "swap in use", kind="derived", label="swap"),
     Metric("network_receive_bytes_per_second", "B/s", "received, interfaces with a PCI function", kind="derived",
            label="net rx"),
     Metric("network_transmit_bytes_per_second", "B/s", "sent, interfaces with a PCI function", kind="derived",
@@ -85,7 +86,7 @@ NODE = table("node", "host", "nodes", (
     Metric("all_ports_down", "", "1: every one of at least two", kind="derived"),
 ))
 
-OF_HOST = frozenset({"cpu_ratio", "memory_used_ratio"})
+OF_HOST = frozenset({"cpu_ratio", "memory_used_ratio", "swap_used_bytes"})
 """Derived columns of the node table that come from the host group's readings."""
 
 NET = table("net", "host", "network interfaces", (
@@ -157,5 +158,5 @@ def derive_node(t: Columns, jiffies: np.ndarray, idle: np.ndarray) -> None:
     t.put("cpu_ratio", share, Why.FIRST_READING)
     used = 1.0 - t.col("memory_available_bytes") / t.col("memory_total_bytes")
     t.put("memory_used_ratio", np.where((used >= 0) & (used <= 1), used, np.nan))
-
-
+    swap = t.col("swap_total_bytes") - t.col("swap_free_bytes")
+    t.put("swap_used_bytes", np.where(swap >= 0, swap, np.nan))

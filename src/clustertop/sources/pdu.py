@@ -1,0 +1,148 @@
+"""A PDU over SNMP as something to read: recognise it once, then only what moves, as little as a weak agent can bear.
+
+Names, limits, ratings and energies are read with the whole device every ten minutes; amps, volts, watts and states at
+each :meth:`Pdu.read`; an outlet's every minute. A part that is gone from an answer makes the next read a whole one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clustertop.clock import SystemClock
+from clustertop.sources.oids import oid
+from clustertop.sources.pdu_reading import NO_DATA, PduReading, interpret, unscaled
+from clustertop.sources.profile import SYS_DESCR, SYS_NAME, SYS_OBJECT_ID, profiles, recognise
+from clustertop.sources.snmp import Client, SnmpError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from clustertop.clock import Clock
+    from clustertop.sources.oids import Oid, Value
+    from clustertop.sources.profile import Profile
+    from clustertop.sources.snmp import Agent
+
+WHOLE_SECONDS = 600.0
+OUTLET_SECONDS = 60.0
+MAX_ROWS = 8_000
+"""Most rows kept of one device, over all its tables."""
+MAX_UNSCALED_ROWS = 2_000
+_MOVING = ("amps", "volts", "watts", "va", "pf")
+_PRIVATE: Oid = (1, 3, 6, 1, 4, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How often the slow parts are read, in seconds."""
+
+    whole_seconds: float = WHOLE_SECONDS
+    outlet_seconds: float = OUTLET_SECONDS
+
+
+class Pdu:
+    """One agent that speaks for a PDU or several. ``async with`` closes its socket.
+
+    Reads follow one another; the caller decides when, and skips rather than queues (a read may take as long as the
+    agent's deadline for each of its requests).
+    """
+
+    def __init__(
+        self, agent: Agent, profile: str = "", settings: Settings | None = None, clock: Clock | None = None,
+    ) -> None:
+        """*profile* by name, instead of what the device is recognised as.
+
+        Raises:
+            KeyError: there is no such profile.
+        """
+        self.client = Client(agent)
+        self._forced = profiles()[profile] if profile else None
+        self._settings = settings or Settings()
+        self._clock = clock or SystemClock()
+        self._profile: Profile | None = None
+        self._rows: dict[Oid, Value] = {}
+        self._cut = ""
+        self._moving: list[Oid] = []
+        self._outlets: list[Oid] = []
+        self._whole_at = self._outlets_at = float("-inf")
+
+    async def __aenter__(self) -> Pdu:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the socket."""
+        self.client.close()
+
+    @property
+    def rows(self) -> dict[Oid, Value]:
+        """What was read last, raw."""
+        return self._rows
+
+    async def read(self) -> PduReading:
+        """Read what is due and say what it all means.
+
+        Raises:
+            SnmpError: no answer, or a refusal; nothing is kept of a read that failed half-way.
+        """
+        now = self._clock.monotonic()
+        if self._profile is None or now - self._whole_at >= self._settings.whole_seconds:
+            return await self._whole(now)
+        due = list(self._moving)
+        outlets = now - self._outlets_at >= self._settings.outlet_seconds
+        if outlets:
+            due += self._outlets
+        try:
+            fresh = await self.client.get(due)
+        except SnmpError:
+            # It may come back as something else.
+            self._whole_at = float("-inf")
+            raise
+        if len(fresh) < len(due):
+            return await self._whole(now)
+        self._rows.update(fresh)
+        if outlets:
+            self._outlets_at = now
+        return self._say(self._profile)
+
+    async def _whole(self, now: float) -> PduReading:
+        rows = await self.client.get([SYS_OBJECT_ID, SYS_DESCR, SYS_NAME])
+        profile = self._forced or recognise(rows | await self._trees())
+        if profile:
+            walk = await self.client.walk(*profile.columns(), max_rows=MAX_ROWS)
+        else:
+            walk = await self.client.walk(_PRIVATE, max_rows=MAX_UNSCALED_ROWS)
+        self._rows, self._profile, self._cut = rows | walk.rows, profile, walk.cut
+        self._whole_at = self._outlets_at = now
+        reading = self._say(profile)
+        self._plan(reading)
+        return reading
+
+    async def _trees(self) -> dict[Oid, Value]:
+        """One row of each tree that some profile is recognised by, where the device has it."""
+        roots = sorted({oid(match.tree) for one in profiles().values() for match in one.match if match.tree})
+        found = await self.client.next(roots)
+        return dict(row for row in found if row is not None)
+
+    def _plan(self, reading: PduReading) -> None:
+        """Remember which OIDs move."""
+        moving: dict[Oid, None] = {}
+        outlets: dict[Oid, None] = {}
+        for part in reading.parts:
+            names: Iterable[Oid] = [part.raw[quantity].oid for quantity in _MOVING if quantity in part.raw]
+            into = outlets if part.kind == "outlet" else moving
+            into.update(dict.fromkeys([*names, part.state_oid]))
+        self._moving = [name for name in moving if name]
+        self._outlets = [name for name in outlets if name and name not in moving]
+
+    def _say(self, profile: Profile | None) -> PduReading:
+        if profile is None:
+            reading = unscaled(self._rows)
+        else:
+            reading = interpret(profile, self._rows)
+        return reading.with_notes(self._cut) if self._cut else reading
+
+
+__all__ = ["NO_DATA", "Pdu", "PduReading", "Settings"]

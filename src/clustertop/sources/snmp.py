@@ -1,0 +1,364 @@
+"""A lean asyncio SNMP client: v1, v2c and v3, GET and bounded walks. It only reads; there is no SET here.
+
+Agents in PDUs and switches are weak. So one agent has one request at a time and one socket, each request has a deadline
+of our own (timeout x (retries + 1) + 1 s, whatever the library does), a walk has a most of rows and octets, and every
+failure is one sentence that names the agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from clustertop.sources.oids import dotted, under
+from clustertop.sources.snmp_message import END, Answer, Community, RefusedError, RestartedError, User, codec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from clustertop.sources.oids import Oid, Value
+    from clustertop.sources.snmp_message import Asking, Codec, Kind
+
+MAX_ROWS = 8_000
+"""Most rows of one walk; the largest PDU that we know has 2,600."""
+MAX_OCTETS = 1_000_000
+MAX_PER_GET = 24
+"""Most OIDs in one GET: cheap agents answer no more than one Ethernet frame."""
+MAX_ROWS_EACH = 32
+"""Most rows in one answer to a GETBULK."""
+_WIDE = 12
+"""Most columns in one."""
+_FEW_ROWS = 6
+_TOO_BIG, _NO_SUCH_NAME, _GEN_ERR = 1, 2, 5
+_STATUS = {
+    1: "the answer would be too big", 2: "no such name", 3: "bad value", 4: "read only", 5: "general error",
+    6: "no access", 13: "resource unavailable", 16: "not authorised",
+}
+
+
+class SnmpError(Exception):
+    """A request that failed; the text is one sentence that names the agent."""
+
+    def __init__(self, agent: Agent, reason: str, *, silent: bool = False) -> None:
+        super().__init__(f"{agent.name}: {reason}")
+        self.reason = reason
+        self.silent = silent
+        """Nothing came back: it may be down, or the community may be wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An SNMP agent, who asks it, and how patiently. ``repr`` shows no secret."""
+
+    host: str
+    who: Community | User
+    port: int = 161
+    timeout: float = 2.0
+    """Seconds until a request is sent again."""
+    retries: int = 2
+
+    @property
+    def name(self) -> str:
+        """``pdu-a1``, with the port where it is not the usual one."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return self.host if self.port == 161 else f"{host}:{self.port}"
+
+    @property
+    def deadline(self) -> float:
+        """Seconds within which any request ends."""
+        return self.timeout * (self.retries + 1) + 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """Rows of a subtree in the agent's order."""
+
+    rows: dict[Oid, Value]
+    cut: str = ""
+    """Why it is not all; empty: it is."""
+
+
+@dataclass(slots=True)
+class _Column:
+    """How far a walk has come below one root."""
+
+    root: Oid
+    last: Oid = ()
+    ended: bool = False
+
+    def __post_init__(self) -> None:
+        # What lies behind the parent of a scalar's 0 is the scalar.
+        self.last = self.root[:-1] if self.root[-1] == 0 else self.root
+
+
+class Client:
+    """One agent's client. Requests wait for one another; ``async with`` closes its socket."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self._codec: Codec | None = None
+        self._wire: _Wire | None = None
+        self._lock = asyncio.Lock()
+        self._rows = MAX_ROWS_EACH
+        self._wide = _WIDE
+        self._answered = False
+        self.requests = 0
+        """Messages sent so far, repeats included."""
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the socket; the next request opens another."""
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
+
+    async def get(self, names: Iterable[Oid]) -> dict[Oid, Value]:
+        """Read *names*; what the agent does not have is not in the result.
+
+        Raises:
+            SnmpError: no answer, or a refusal.
+        """
+        rows: dict[Oid, Value] = {}
+        wanted = list(dict.fromkeys(names))
+        for start in range(0, len(wanted), MAX_PER_GET):
+            await self._get(wanted[start:start + MAX_PER_GET], rows)
+        return rows
+
+    async def _get(self, names: Sequence[Oid], rows: dict[Oid, Value]) -> None:
+        answer = await self._request("get", names)
+        while answer.status == _NO_SUCH_NAME and 0 < answer.index <= len(names):
+            # v1 refuses the whole request for one name that it does not have.
+            names = [*names[:answer.index - 1], *names[answer.index:]]
+            if not names:
+                return
+            answer = await self._request("get", names)
+        if answer.status in (_TOO_BIG, _GEN_ERR) and len(names) > 1:
+            half = len(names) // 2
+            await self._get(names[:half], rows)
+            await self._get(names[half:], rows)
+            return
+        if answer.status in (_NO_SUCH_NAME, _GEN_ERR):
+            return
+        self._check(answer)
+        asked = set(names)
+        rows.update((name, value) for name, value in answer.rows if name in asked and value is not None)
+
+    async def next(self, names: Sequence[Oid]) -> list[tuple[Oid, Value] | None]:
+        """What lies behind each of *names*; None where the agent has nothing more. Raises SnmpError."""
+        found: list[tuple[Oid, Value] | None] = []
+        for start in range(0, len(names), MAX_PER_GET):
+            part = names[start:start + MAX_PER_GET]
+            answer = await self._request("next", part)
+            if answer.status and len(part) > 1:
+                for name in part:
+                    found += await self.next([name])
+                continue
+            if answer.status or len(answer.rows) < len(part):
+                found += [None] * len(part)
+                continue
+            found += [None if value is None or value is END else (name, value) for name, value in answer.rows]
+        return found
+
+    async def walk(self, *roots: Oid, max_rows: int = MAX_ROWS, max_octets: int = MAX_OCTETS) -> Walk:
+        """Read everything below each of *roots*, several of them in one request, in bounds.
+
+        A root that ends with 0 is a scalar and read itself.
+
+        Raises:
+            SnmpError: no answer, or a refusal.
+        """
+        columns = [_Column(root) for root in roots]
+        rows: dict[Oid, Value] = {}
+        octets, each = 0, 2
+        while active := [column for column in columns if not column.ended][:self._wide]:
+            try:
+                answer = await self._behind(active, each)
+            except SnmpError as error:
+                # Some agents answer a GET but drop a GETBULK whose answer would not fit their buffer.
+                if error.silent and self._answered and self._narrow():
+                    continue
+                raise
+            if answer.status == _TOO_BIG and self._narrow():
+                continue
+            octets += answer.octets
+            before = len(rows)
+            if answer.status == _NO_SUCH_NAME or (not answer.status and not answer.rows):
+                # v1 says so where nothing lies behind one of them.
+                active[max(answer.index, 1) - 1 if answer.index <= len(active) else 0].ended = True
+                continue
+            self._check(answer)
+            for place, (name, value) in enumerate(answer.rows):
+                column = active[place % len(active)]
+                if column.ended:
+                    continue
+                if value is END or not under(name, column.root):
+                    column.ended = True
+                    continue
+                if name <= column.last:
+                    return Walk(rows, f"the agent's OIDs do not increase at {dotted(name)}")
+                column.last = name
+                if value is not None:
+                    rows[name] = value
+                if len(rows) >= max_rows:
+                    return Walk(rows, f"stopped after {len(rows):,} rows")
+            if octets >= max_octets:
+                return Walk(rows, f"stopped after {octets:,} octets")
+            # Most columns are short: few rows at first, more where all that was asked for came.
+            each = 2 if len(rows) - before < each * len(active) else each * 4
+        return Walk(rows)
+
+    async def _behind(self, columns: Sequence[_Column], each: int) -> Answer:
+        """What lies behind where *columns* are, *each* rows of each."""
+        names = [column.last for column in columns]
+        if isinstance(self.agent.who, Community) and self.agent.who.version == 1:
+            return await self._request("next", names)
+        return await self._request("bulk", names, max(1, min(each, self._rows // len(names))))
+
+    def _narrow(self) -> bool:
+        """Ask for less at a time from now on; False where it is little already."""
+        if self._wide == 1 and self._rows <= _FEW_ROWS:
+            return False
+        self._wide, self._rows = (1, self._rows) if self._wide > 1 else (1, _FEW_ROWS)
+        return True
+
+    def _check(self, answer: Answer) -> None:
+        if answer.status:
+            raise SnmpError(self.agent, f"refused: {_STATUS.get(answer.status, f'error {answer.status}')}")
+
+    async def _request(self, kind: Kind, names: Sequence[Oid], repetitions: int = 0) -> Answer:
+        """One request within the agent's deadline, after those that were asked for before it."""
+        async with self._lock:
+            try:
+                async with asyncio.timeout(self.agent.deadline):
+                    return await self._exchange(kind, names, repetitions)
+            except TimeoutError:
+                self.close()
+                raise SnmpError(self.agent, self._silence(), silent=True) from None
+            except RefusedError as error:
+                raise SnmpError(self.agent, f"the agent {error}") from None
+            except ValueError as error:
+                raise SnmpError(self.agent, str(error)) from None
+            except OSError as error:
+                self.close()
+                raise SnmpError(self.agent, _os_reason(error)) from None
+
+    async def _exchange(self, kind: Kind, names: Sequence[Oid], repetitions: int) -> Answer:
+        try:
+            return await self._attempts((await self._coder()).ask(kind, names, repetitions))
+        except RestartedError:
+            # The engine restarted in a way that the protocol does not let us follow (its boots went back, or it is
+            # another one): learn it anew, once.
+            self._codec = None
+        try:
+            return await self._attempts((await self._coder()).ask(kind, names, repetitions))
+        except RestartedError:
+            raise RefusedError("keeps changing its SNMPv3 engine") from None
+
+    async def _coder(self) -> Codec:
+        if self._codec is None:
+            who = self.agent.who
+            # Keys are stretched a million octets far: 80 ms that the loop need not wait for.
+            self._codec = codec(who) if isinstance(who, Community) else await asyncio.to_thread(codec, who)
+        return self._codec
+
+    async def _attempts(self, asking: Asking) -> Answer:
+        if self._wire is None:
+            self._wire = await _Wire.open(self.agent)
+        wire = self._wire
+        wire.drain()
+        try:
+            for _ in range(self.agent.retries + 1):
+                message: bytes | None = asking.message()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self.agent.timeout):
+                        while True:
+                            if message is not None:
+                                wire.send(message)
+                                self.requests += 1
+                            found = asking.take(await wire.receive())
+                            if isinstance(found, Answer):
+                                self._answered = True
+                                return found
+                            message = found
+            if isinstance(self.agent.who, User) and self._answered:
+                # A v3 agent that knew us and now is silent may have restarted with another engine.
+                self._codec = None
+            raise TimeoutError
+        finally:
+            asking.end()
+
+    def _silence(self) -> str:
+        tries = self.agent.retries + 1
+        what = f"no answer within {self.agent.timeout:g} s, asked {tries} times" if tries > 1 else (
+            f"no answer within {self.agent.timeout:g} s")
+        if self._answered:
+            return what
+        who = "user" if isinstance(self.agent.who, User) else "community"
+        return f"{what} (is it up, is SNMP on, and is the {who} right?)"
+
+
+class _Wire(asyncio.DatagramProtocol):
+    """A UDP socket connected to one agent: the kernel drops what others send, and tells of closed ports."""
+
+    def __init__(self) -> None:
+        self._came: asyncio.Queue[bytes | OSError] = asyncio.Queue(64)
+        self._transport: asyncio.DatagramTransport | None = None
+
+    @classmethod
+    async def open(cls, agent: Agent) -> _Wire:
+        """Resolve the agent's name and connect. Raises OSError."""
+        _, wire = await asyncio.get_running_loop().create_datagram_endpoint(
+            cls, remote_addr=(agent.host, agent.port))
+        return wire
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # asyncio's own datagram transport is no asyncio.DatagramTransport in 3.11, so this cannot be asserted.
+        self._transport = cast("asyncio.DatagramTransport", transport)
+
+    def datagram_received(self, data: bytes, addr: object) -> None:
+        with contextlib.suppress(asyncio.QueueFull):
+            self._came.put_nowait(data)
+
+    def error_received(self, exc: Exception) -> None:
+        if isinstance(exc, OSError):
+            with contextlib.suppress(asyncio.QueueFull):
+                self._came.put_nowait(exc)
+
+    def send(self, message: bytes) -> None:
+        """Send one datagram. Raises OSError."""
+        if self._transport is None or self._transport.is_closing():
+            raise ConnectionError("the socket is closed")
+        self._transport.sendto(message)
+
+    async def receive(self) -> bytes:
+        """The next datagram. Raises OSError for what the network reports."""
+        found = await self._came.get()
+        if isinstance(found, OSError):
+            raise found
+        return found
+
+    def drain(self) -> None:
+        """Forget what came for earlier requests."""
+        while not self._came.empty():
+            self._came.get_nowait()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+
+def _os_reason(error: OSError) -> str:
+    import socket
+
+    if isinstance(error, socket.gaierror):
+        return f"its name is not known ({error.strerror})"
+    if isinstance(error, ConnectionRefusedError):
+        return "nothing listens at this UDP port"
+    return f"cannot be reached: {error.strerror or error}"

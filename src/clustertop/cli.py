@@ -24,6 +24,7 @@ COMMANDS = {
     "replay": "a recording in the console, or its transitions only",
     "probe": "run the node's probe here and print its raw frame",
     "doctor": "what would stop clustertop from working",
+    "pdu-walk": "what a PDU says over SNMP, raw beside scaled",
     "config": "write, check or show the configuration",
 }
 _EPILOG = """\
@@ -40,7 +41,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _load(name: str) -> ModuleType:
-    return importlib.import_module(f"clustertop.commands.{name}")
+    return importlib.import_module(f"clustertop.commands.{name.replace('-', '_')}")
 
 
 def parser(command: str | None) -> argparse.ArgumentParser:

@@ -171,7 +171,7 @@ def interpret(profile: Profile, rows: Mapping[Oid, Value]) -> PduReading:
         found = list(_parts(table, part))
         if part.group and not any(one.metered for one in found):
             # Known, but without a quantity: only where no alternative has one.
-            spare.setdefault(part.group, found or spare.get(part.group, []))
+            spare[part.group] = spare.get(part.group) or found
             continue
         if part.group:
             taken.add(part.group)

@@ -32,6 +32,9 @@ OURS = Path(__file__).parent / "sources/data"
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 SAMPLES = SHARED / "samples/pdu"
 AUTH_KEY, PRIVACY_KEY = "correct horse", "battery staple"
+USERS = (("watcher", "SHA256", "AES"), ("old", "MD5", "DES"), ("usual", "SHA", "AES"), ("strong", "SHA512", "AES256"),
+         ("odd", "SHA224", "3DES"))
+"""The agent's v3 users with their protocols; their keys are the same."""
 
 
 def snmprec(path: Path) -> dict[Oid, Value]:
@@ -113,9 +116,9 @@ class Snmpsim:
         assert version in (1, 2)
         return Agent("127.0.0.1", Community(Secret(name), 2 if version == 2 else 1), self.port, timeout, retries)
 
-    def secure(self, name: str, timeout: float = 5.0, retries: int = 1, **user: object) -> Agent:
+    def secure(self, recording: str, timeout: float = 5.0, retries: int = 1, **user: object) -> Agent:
         """The same by v3 with authentication and privacy, or as *user* says."""
-        who = {"name": "watcher", "auth": Secret(AUTH_KEY), "privacy": Secret(PRIVACY_KEY), "context": name, **user}
+        who = {"name": USERS[0][0], "auth": Secret(AUTH_KEY), "privacy": Secret(PRIVACY_KEY), "context": recording, **user}
         return Agent("127.0.0.1", User(**who), self.port, timeout, retries)  # type: ignore[arg-type]
 
 
@@ -133,10 +136,9 @@ def snmpsim(folders: Mapping[str, Path], work: Path, *options: str, port: int = 
     log = work / "log"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "snmpsim.commands.responder", f"--data-dir={data}", f"--cache-dir={cache}",
-             f"--process-user={getuser()}", f"--process-group={_group()}", f"--agent-udpv4-endpoint=127.0.0.1:{port}",
-             *(options or ("--v3-user=watcher", f"--v3-auth-key={AUTH_KEY}", "--v3-auth-proto=SHA256",
-                           f"--v3-priv-key={PRIVACY_KEY}", "--v3-priv-proto=AES"))],
+            [sys.executable, "-m", "snmpsim.commands.responder", f"--cache-dir={cache}",
+             f"--process-user={getuser()}", f"--process-group={_group()}", *options, *_users(),
+             f"--data-dir={data}", f"--agent-udpv4-endpoint=127.0.0.1:{port}"],
             stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=os.environ | {"TMPDIR": str(own)},
             cwd=work)
     try:
@@ -155,6 +157,12 @@ def snmpsim(folders: Mapping[str, Path], work: Path, *options: str, port: int = 
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait(5)
+
+
+def _users() -> Iterator[str]:
+    for name, auth, privacy in USERS:
+        yield from (f"--v3-user={name}", f"--v3-auth-key={AUTH_KEY}", f"--v3-auth-proto={auth}",
+                    f"--v3-priv-key={PRIVACY_KEY}", f"--v3-priv-proto={privacy}")
 
 
 def _bound(port: int) -> bool:

@@ -176,6 +176,8 @@ def _print(pdu: Pdu, reading: PduReading) -> None:
         print()
         for row in (heads, *rows):
             print("  ".join(f"{text:{wide}}" for text, wide in zip(row, widths, strict=True)).rstrip())
+    for part in _doubtful(reading):
+        print(f"\ncheck the scales of {_head(part)}: {part.amps:g} A x {part.volts:g} V is not {part.watts:g} W")
     totals = [(unit, reading.total("watts", unit)) for unit in reading.units]
     for unit, watts in totals:
         if watts is not None:
@@ -218,6 +220,18 @@ def _lines(reading: PduReading) -> Iterator[tuple[str, ...]]:
             yield head, "-", "nothing measured", "", "", ""
 
 
+def _doubtful(reading: PduReading) -> list[PartReading]:
+    """Parts whose amps, volts and watts cannot all be right."""
+    import math
+
+    from clustertop.signals.power import scales_disagree
+
+    parts = reading.of("phase", "delta", "bank", "branch", "outlet")
+    columns = [[math.nan if value is None else value for value in (getattr(part, name) for part in parts)]
+               for name in ("amps", "volts", "watts")]
+    return [part for part, doubt in zip(parts, scales_disagree(*columns).tolist(), strict=True) if doubt]
+
+
 def _head(part: PartReading) -> str:
     kind = "" if part.name.startswith(part.kind) else f"{part.kind} "
     unit = f"{part.unit}: " if part.unit else ""
@@ -247,6 +261,7 @@ def _print_json(pdu: Pdu, reading: PduReading) -> None:
                    "name": reading.name},
         "problem": reading.problem or None,
         "notes": list(reading.notes),
+        "check_scales": [_head(part) for part in _doubtful(reading)],
         "parts": [{
             "kind": part.kind, "name": part.name, "unit": part.unit or None, "label": part.label or None,
             "state": part.state or None, "level": part.level,
@@ -270,7 +285,7 @@ def _snmprec(rows: Mapping[Oid, Value]) -> Iterator[str]:
             tag, text = ("2" if value < 2**31 else "66" if value < 2**32 else "70"), str(value)
         elif isinstance(value, str):
             tag, text = "6", value
-        elif value.isascii() and value.decode("ascii").isprintable():
+        elif value.isascii() and value.decode("ascii").isprintable() and value == value.strip():
             tag, text = "4", value.decode("ascii")
         else:
             tag, text = "4x", value.hex()

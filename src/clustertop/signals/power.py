@@ -61,6 +61,21 @@ def judged(
     return np.where(absurd & (then > IMPLAUSIBLE_RATIO), IMPLAUSIBLE, np.where(absurd, UNKNOWN, found)).astype(np.int8)
 
 
+_METER_ERROR = 0.85
+_WORST_POWER_FACTOR = 1 / 6
+_JUDGED_WATTS = 50.0
+
+
+def scales_disagree(amps: ArrayLike, volts: ArrayLike, watts: ArrayLike) -> NDArray[np.bool_]:
+    """Where A x V cannot be the same load as W, so that one of the three has a wrong scale; False where unknown.
+
+    Apparent power is never below the real one, and no load of some size has a power factor under a sixth. Of one phase.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = _floats(amps) * _floats(volts) / _floats(watts)
+        return (_floats(watts) >= _JUDGED_WATTS) & ((ratio < _METER_ERROR) | (ratio > 1 / _WORST_POWER_FACTOR))
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a breaker's current is held against, in A; None where there is nothing to hold it against."""

@@ -16,8 +16,6 @@ from clustertop.sources.profile import SYS_DESCR, SYS_NAME, SYS_OBJECT_ID, profi
 from clustertop.sources.snmp import Client, SnmpError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from clustertop.clock import Clock
     from clustertop.sources.oids import Oid, Value
     from clustertop.sources.profile import Profile
@@ -25,10 +23,11 @@ if TYPE_CHECKING:
 
 WHOLE_SECONDS = 600.0
 OUTLET_SECONDS = 60.0
+AGAIN_SECONDS = 60.0
+"""Until the whole is read again after something went missing."""
 MAX_ROWS = 8_000
 """Most rows kept of one device, over all its tables."""
 MAX_UNSCALED_ROWS = 2_000
-_MOVING = ("amps", "volts", "watts", "va", "pf")
 _PRIVATE: Oid = (1, 3, 6, 1, 4, 1)
 
 
@@ -100,9 +99,11 @@ class Pdu:
             # It may come back as something else.
             self._whole_at = float("-inf")
             raise
-        if len(fresh) < len(due):
-            return await self._whole(now)
         self._rows.update(fresh)
+        for name in set(due) - set(fresh):
+            # Gone: unknown from now on. Soon the whole is read again, but not at each turn of a flapping agent.
+            self._rows.pop(name, None)
+            self._whole_at = min(self._whole_at, now - self._settings.whole_seconds + AGAIN_SECONDS)
         if outlets:
             self._outlets_at = now
         return self._say(self._profile)
@@ -128,14 +129,10 @@ class Pdu:
 
     def _plan(self, reading: PduReading) -> None:
         """Remember which OIDs move."""
-        moving: dict[Oid, None] = {}
-        outlets: dict[Oid, None] = {}
-        for part in reading.parts:
-            names: Iterable[Oid] = [part.raw[quantity].oid for quantity in _MOVING if quantity in part.raw]
-            into = outlets if part.kind == "outlet" else moving
-            into.update(dict.fromkeys([*names, part.state_oid]))
-        self._moving = [name for name in moving if name]
-        self._outlets = [name for name in outlets if name and name not in moving]
+        moving = dict.fromkeys(name for part in reading.parts if part.kind != "outlet" for name in part.moving)
+        outlets = dict.fromkeys(name for part in reading.parts if part.kind == "outlet" for name in part.moving)
+        self._moving = list(moving)
+        self._outlets = [name for name in outlets if name not in moving]
 
     def _say(self, profile: Profile | None) -> PduReading:
         if profile is None:

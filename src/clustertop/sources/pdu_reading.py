@@ -35,6 +35,7 @@ IDLE_VA = 50.0
 """Above this, no power at all beside current and voltage is a meter that does not measure it."""
 # What no device of these measures: beyond it a value is a marker (2^31-1, 4294967295) or of another scale.
 _MOST = {"amps": 10_000.0, "volts": 1_000.0, "watts": 5e6, "va": 5e6, "kwh": 1e9, "pf": 1.005}
+_LOAD = ("amps", "volts", "watts", "va", "pf")
 _MARKERS = frozenset({2**31 - 1, 2**32 - 1, 2**63 - 1, 2**64 - 1})
 _NUMBER = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*([A-Za-z%]*)")
 _FACTORS = {"": 1.0, "A": 1.0, "mA": 1e-3, "V": 1.0, "mV": 1e-3, "W": 1.0, "kW": 1e3, "VA": 1.0, "kVA": 1e3, "kWh": 1.0,
@@ -83,6 +84,8 @@ class PartReading:
     level: str = "unknown"
     """What the word means: ok, off, warning, critical, tripped, lost, unknown."""
     state_oid: Oid = ()
+    moving: tuple[Oid, ...] = ()
+    """What has to be read again for the present: its load and state, whether or not they had a value this time."""
     unknown: Mapping[str, str] = field(default_factory=dict)
     raw: Mapping[str, Raw] = field(default_factory=dict)
 
@@ -314,7 +317,7 @@ def _part(table: _Table, part: Part, row: _Row) -> PartReading:
             if not limit:
                 unknown[quantity] = reason
     if values.get("watts") == 0 and values.get("amps", 0) * values.get("volts", 0) > IDLE_VA:
-        del values["watts"]
+        del values["watts"], raw["watts"]
         unknown["watts"] = f"0 W at {values['amps']:g} A"
     state, level, state_oid = _state(table, part, part.state, row) if part.state else ("", "unknown", ())
     kind: PartKind = part.kind
@@ -324,7 +327,19 @@ def _part(table: _Table, part: Part, row: _Row) -> PartReading:
     return PartReading(
         kind=kind, name=called or _text(part.name, row), unit=_text(part.unit, row),
         label=words(table.value(part.label, row.index, row.key)), index=row.index, state=state, level=level,
-        state_oid=state_oid, unknown=unknown, raw=raw, **values)
+        state_oid=state_oid, moving=tuple(_moving(table, part, row, state_oid)), unknown=unknown, raw=raw, **values)
+
+
+def _moving(table: _Table, part: Part, row: _Row, state_oid: Oid) -> dict[Oid, None]:
+    names: dict[Oid, None] = {state_oid: None} if state_oid else {}
+    for quantity in _LOAD:
+        for one in getattr(part, quantity):
+            index = row.variables.get(one.name) if one.name else row.index
+            if index is not None:
+                texts = (part.values if one.name else one.oid, *(test.oid for test in one.when))
+                found = [table.name(text, index, row.key) for text in texts]
+                names.update((name, None) for name in found if name is not None and name in table.rows)
+    return names
 
 
 def _read(table: _Table, part: Part, one: Field, row: _Row, quantity: str) -> tuple[float, Raw] | str:

@@ -152,19 +152,20 @@ class Client:
 
     async def next(self, names: Sequence[Oid]) -> list[tuple[Oid, Value] | None]:
         """What lies behind each of *names*; None where the agent has nothing more. Raises SnmpError."""
-        found: list[tuple[Oid, Value] | None] = []
-        for start in range(0, len(names), MAX_PER_GET):
-            part = names[start:start + MAX_PER_GET]
+        found: dict[Oid, tuple[Oid, Value]] = {}
+        left = sorted(set(names))
+        while left:
+            part = left[:MAX_PER_GET]
             answer = await self._request("next", part)
-            if answer.status and len(part) > 1:
-                for name in part:
-                    found += await self.next([name])
+            if answer.status == _NO_SUCH_NAME and 0 < answer.index <= len(part):
+                # v1: nothing lies behind this one, so nothing behind those after it.
+                left = left[:answer.index - 1]
                 continue
-            if answer.status or len(answer.rows) < len(part):
-                found += [None] * len(part)
-                continue
-            found += [None if value is None or value is END else (name, value) for name, value in answer.rows]
-        return found
+            self._check(answer)
+            found.update((asked, (name, value)) for asked, (name, value) in zip(part, answer.rows, strict=False)
+                         if value is not None and value is not END)
+            left = left[len(part):]
+        return [found.get(name) for name in names]
 
     async def walk(self, *roots: Oid, max_rows: int = MAX_ROWS, max_octets: int = MAX_OCTETS) -> Walk:
         """Read everything below each of *roots*, several of them in one request, in bounds.
@@ -250,14 +251,23 @@ class Client:
                 raise SnmpError(self.agent, _os_reason(error)) from None
 
     async def _exchange(self, kind: Kind, names: Sequence[Oid], repetitions: int) -> Answer:
+        tries = self.agent.retries + 1
+        # A v3 agent that knew us and now is silent, or out of step for good, has restarted in a way that the protocol
+        # does not let us follow: with another engine, or with its boots gone back. It is learnt anew, once.
+        known = isinstance(self.agent.who, User) and self._answered
+        first = 1 if known and tries > 1 else tries
         try:
-            return await self._attempts((await self._coder()).ask(kind, names, repetitions))
+            return await self._attempts((await self._coder()).ask(kind, names, repetitions), first)
         except RestartedError:
-            # The engine restarted in a way that the protocol does not let us follow (its boots went back, or it is
-            # another one): learn it anew, once.
             self._codec = None
+        except TimeoutError:
+            if known:
+                self._codec = None
+            if first == tries:
+                raise
+            tries -= first
         try:
-            return await self._attempts((await self._coder()).ask(kind, names, repetitions))
+            return await self._attempts((await self._coder()).ask(kind, names, repetitions), tries)
         except RestartedError:
             raise RefusedError("keeps changing its SNMPv3 engine") from None
 
@@ -268,13 +278,14 @@ class Client:
             self._codec = codec(who) if isinstance(who, Community) else await asyncio.to_thread(codec, who)
         return self._codec
 
-    async def _attempts(self, asking: Asking) -> Answer:
+    async def _attempts(self, asking: Asking, tries: int) -> Answer:
+        """Ask, and ask again, until there is an answer. Raises TimeoutError after *tries*."""
         if self._wire is None:
             self._wire = await _Wire.open(self.agent)
         wire = self._wire
         wire.drain()
         try:
-            for _ in range(self.agent.retries + 1):
+            for _ in range(tries):
                 message: bytes | None = asking.message()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self.agent.timeout):
@@ -287,9 +298,6 @@ class Client:
                                 self._answered = True
                                 return found
                             message = found
-            if isinstance(self.agent.who, User) and self._answered:
-                # A v3 agent that knew us and now is silent may have restarted with another engine.
-                self._codec = None
             raise TimeoutError
         finally:
             asking.end()

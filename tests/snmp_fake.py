@@ -73,7 +73,7 @@ class Fake(asyncio.DatagramProtocol):
         for answer in self.answers(request):
             self.transport.sendto(answer, addr)
 
-    def agent(self, timeout: float = 0.3, retries: int = 1) -> Agent:
+    def agent(self, timeout: float = 3.0, retries: int = 1) -> Agent:
         return Agent("127.0.0.1", Community(Secret("lab")), self.port, timeout, retries)
 
 

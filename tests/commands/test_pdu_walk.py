@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import resources
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,8 @@ from pdus import AUTH_KEY, OURS, PRIVACY_KEY, Snmpsim, free_port, snmprec, snmps
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+PROFILES = resources.files("clustertop.sources").joinpath("profiles")
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +68,10 @@ def test_a_wrong_profile_shows_itself(agents: Snmpsim, tmp_path: Path) -> None:
     done = walk(f"127.0.0.1:{agents.port}", "--profile", "panduit", CLUSTERTOP_COMMUNITY="eaton-g3")
     assert done.returncode == 1
     assert "problem     no data" in done.stdout
+    mine = tmp_path / "mine.toml"
+    mine.write_text((PROFILES / "eaton-g3.toml").read_text())
+    done = walk(f"127.0.0.1:{agents.port}", "--profile", str(mine), CLUSTERTOP_COMMUNITY="eaton-g3")
+    assert (done.returncode, "profile     mine (Eaton" in done.stdout) == (0, True)
     wrong = tmp_path / "wrong"
     wrong.mkdir()
     text = (OURS / "apc-epdu.snmprec").read_text().replace("|655\n", "|6550\n")

@@ -111,6 +111,9 @@ def test_a_forecast_hits_the_time_in_spite_of_noise_and_spikes() -> None:
     assert found.earliest_seconds is not None
     assert found.latest_seconds is not None
     assert found.earliest_seconds < found.seconds < found.latest_seconds
+    assert found.confidence > 0.99
+    assert power.forecast(TIMES, 20 + NOISE, 25.6).confidence == pytest.approx(0.5, abs=0.35)
+    assert power.forecast(TIMES, 25 - 0.01 * TIMES, 25.6).confidence < 0.01
 
 
 def test_a_spike_at_the_end_is_not_the_level() -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clustertop.sources.pdu import Pdu, Settings
+from clustertop.sources.pdu import Pace, Pdu
+from clustertop.sources.profile import ProfileError, load
 from clustertop.sources.snmp import SnmpError
 from pdus import OURS, snmprec
 from snmp_fake import fake, table
@@ -54,7 +55,7 @@ def asked(agent: Fake) -> set[Oid]:
 
 async def test_what_moves_is_read_each_time_outlets_and_limits_seldom() -> None:
     rows, clock = eaton(), Time()
-    async with fake(table(rows)) as agent, Pdu(agent.agent(), settings=Settings(600, 60), clock=clock) as pdu:
+    async with fake(table(rows)) as agent, Pdu(agent.agent(), pace=Pace(600, 60), clock=clock) as pdu:
         assert amps(await pdu.read()) == (28.3, 6.9, 25.6)
         agent.seen.clear()
         rows[PHASE_AMPS], rows[OUTLET_AMPS], rows[LIMIT] = 24000, 5000, 30000
@@ -100,7 +101,7 @@ async def test_what_was_not_provided_at_first_is_asked_for_again() -> None:
 
 async def test_another_device_at_the_same_address_is_recognised_after_a_silence() -> None:
     clock = Time()
-    async with fake(table(eaton())) as agent, Pdu(agent.agent(timeout=0.1, retries=0), clock=clock) as pdu:
+    async with fake(table(eaton())) as agent, Pdu(agent.agent(timeout=0.7, retries=0), clock=clock) as pdu:
         assert (await pdu.read()).profile == "eaton-g3"
         agent.answers = lambda _: []
         with pytest.raises(SnmpError, match="no answer"):
@@ -111,11 +112,13 @@ async def test_another_device_at_the_same_address_is_recognised_after_a_silence(
 
 
 async def test_a_profile_may_be_forced_and_must_exist() -> None:
-    async with fake(table(eaton())) as agent, Pdu(agent.agent(), "enlogic") as pdu:
+    async with fake(table(eaton())) as agent, Pdu(agent.agent(), load("enlogic")) as pdu:
         reading = await pdu.read()
         assert (reading.profile, reading.problem) == ("enlogic", "no data")
-    with pytest.raises(KeyError):
-        Pdu(agent.agent(), "no-such-profile")
+    with pytest.raises(ProfileError, match="there is no profile no-such; there are apc-cpdu, "):
+        load("no-such")
+    with pytest.raises(ProfileError, match="No such file"):
+        load("/nowhere/mine.toml")
 
 
 async def test_a_device_with_no_end_is_cut_and_says_so() -> None:

@@ -95,7 +95,7 @@ READINGS: list[tuple[str, str, str, str, dict[str, object]]] = [
     ("aten-pe", "outlet", "port 13", "", {"amps": 0.95}),
     ("tripplite-pdu", "phase", "L1", "", {"amps": 1.0, "watts": 207}),
     ("snmpsim-tripplite-poweralert", "phase", "L1", "", {"amps": 0, "volts": 115.2}),
-    ("gude-epc8031", "inlet", "inlet 1", "", {"amps": 0.186}),
+    ("gude-epc8031", "inlet", "inlet 1", "", {"amps": 0.186, "residual_amps": 0.0005}),
     ("iboot-pdu8", "inlet", "LC1", "", {"amps": 6.21, "volts": 119.96}),
     ("iboot-pdu8", "inlet", "LC2", "", {"amps": 4.02, "volts": 120.49}),
     ("ict-dc-pdu", "branch", "output 0", "", {"amps": 0}),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from clustertop.sources.oids import Oid, Value
     from clustertop.sources.pdu import Pdu
     from clustertop.sources.pdu_reading import PartReading, PduReading
+    from clustertop.sources.profile import Profile
     from clustertop.sources.snmp import Agent
 
 COMMUNITY_VARIABLE = "CLUSTERTOP_COMMUNITY"
@@ -25,7 +26,7 @@ _LIMITS = {"rating_amps": "rating", "warn_amps": "warning", "crit_amps": "critic
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
     parser.add_argument("host", metavar="HOST[:PORT]", nargs="?", help="the PDU's SNMP agent (UDP 161)")
-    parser.add_argument("--profile", metavar="NAME", default="", help="take this profile, whatever it looks like")
+    parser.add_argument("--profile", metavar="NAME", default="", help="a profile's name, or its file: FILE.toml")
     parser.add_argument("--profiles", action="store_true", help="list the profiles and exit")
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.add_argument("--rows", action="store_true", help="all the device's rows as a snmprec fixture, nothing else")
@@ -53,24 +54,23 @@ def run(args: argparse.Namespace) -> int:
     """Read the device and print it; returns the exit status."""
     import asyncio
 
-    from clustertop.sources.profile import profiles
+    from clustertop.sources.profile import ProfileError, load, profiles
     from clustertop.sources.secret import SecretError
 
     if args.profiles:
         wide = max(len(name) for name in profiles())
-        for name, profile in profiles().items():
-            print(f"{name:{wide}}  {profile.title}")
+        for name, known in profiles().items():
+            print(f"{name:{wide}}  {known.title}")
         return EXIT_OK
     if not args.host:
         return refuse("pdu-walk: name a HOST, or ask for --profiles")
-    if args.profile and args.profile not in profiles():
-        return refuse(f"pdu-walk: there is no profile {args.profile}: {', '.join(profiles())}")
     try:
+        profile = load(args.profile) if args.profile else None
         agent = _agent(args)
-    except (SecretError, ValueError) as error:
+    except (ProfileError, SecretError, ValueError) as error:
         return refuse(f"pdu-walk: {error}")
     try:
-        return asyncio.run(_main(agent, args))
+        return asyncio.run(_main(agent, profile, args))
     except KeyboardInterrupt:
         return 130
 
@@ -117,11 +117,11 @@ def _host(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-async def _main(agent: Agent, args: argparse.Namespace) -> int:
+async def _main(agent: Agent, profile: Profile | None, args: argparse.Namespace) -> int:
     from clustertop.sources.pdu import Pdu
     from clustertop.sources.snmp import SnmpError
 
-    async with Pdu(agent, args.profile) as pdu:
+    async with Pdu(agent, profile) as pdu:
         try:
             if args.rows:
                 return await _print_rows(pdu)

@@ -237,6 +237,8 @@ class Forecast:
     """By the steepest slope that the readings allow with :data:`CONFIDENCE`."""
     latest_seconds: float | None
     """By the flattest; None: it may never get there."""
+    confidence: float
+    """0 to 1: that it rises at all (Mann-Kendall, one-sided)."""
     reason: str = ""
 
 
@@ -254,27 +256,29 @@ def forecast(
     when, value = when[known][-MAX_POINTS:], value[known][-MAX_POINTS:]
     count = len(when)
     span = float(when[-1] - when[0]) if count else 0.0
-    if count < MIN_POINTS or span < MIN_SPAN_SECONDS:
-        return Forecast(math.nan, None, None, None, f"only {count} readings over {span:.0f} s")
+    if count < MIN_POINTS or span < MIN_SPAN_SECONDS or not math.isfinite(limit):
+        return Forecast(math.nan, None, None, None, 0.0, f"only {count} readings over {span:.0f} s")
     first, second = np.triu_indices(count, 1)
     apart = when[second] - when[first]
     slopes = np.sort(((value[second] - value[first])[apart > 0]) / apart[apart > 0])
     slope = float(np.median(slopes))
-    # Ranks of the interval's ends among the slopes; with ties in value it is a little wider than need be.
-    spread = _Z * math.sqrt(count * (count - 1) * (2 * count + 5) / 18.0)
+    # Kendall's variance; with ties in value it is a little large, and all that follows a little careful.
+    deviation = math.sqrt(count * (count - 1) * (2 * count + 5) / 18.0)
+    confidence = 0.5 * (1.0 + math.erf(float(np.sign(slopes).sum()) / deviation / math.sqrt(2.0)))
+    spread = _Z * deviation
     low = float(slopes[max(0, int((len(slopes) - spread) / 2))])
     high = float(slopes[min(len(slopes) - 1, math.ceil((len(slopes) + spread) / 2))])
     # The level now: the median of what each reading says of it, not the last reading, which may be a spike.
     level = float(np.median(value - slope * (when - when[-1])))
     gap = limit - level
     if gap <= 0:
-        return Forecast(slope, 0.0, 0.0, 0.0, "at the limit")
+        return Forecast(slope, 0.0, 0.0, 0.0, 1.0, "at the limit")
     if not low > 0:
-        return Forecast(slope, None, None, None, "not rising")
+        return Forecast(slope, None, None, None, confidence, "not rising")
     seconds = gap / slope
     if seconds > horizon_seconds:
-        return Forecast(slope, None, gap / high, gap / low, "far from the limit")
-    return Forecast(slope, seconds, gap / high, gap / low)
+        return Forecast(slope, None, gap / high, gap / low, confidence, "far from the limit")
+    return Forecast(slope, seconds, gap / high, gap / low, confidence)
 
 
 def _floats(values: ArrayLike) -> Floats:

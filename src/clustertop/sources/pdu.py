@@ -32,7 +32,7 @@ _PRIVATE: Oid = (1, 3, 6, 1, 4, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Pace:
     """How often the slow parts are read, in seconds."""
 
     whole_seconds: float = WHOLE_SECONDS
@@ -47,16 +47,12 @@ class Pdu:
     """
 
     def __init__(
-        self, agent: Agent, profile: str = "", settings: Settings | None = None, clock: Clock | None = None,
+        self, agent: Agent, profile: Profile | None = None, pace: Pace | None = None, clock: Clock | None = None,
     ) -> None:
-        """*profile* by name, instead of what the device is recognised as.
-
-        Raises:
-            KeyError: there is no such profile.
-        """
+        """Read *agent* by *profile*, where given, instead of by what the device is recognised as."""
         self.client = Client(agent)
-        self._forced = profiles()[profile] if profile else None
-        self._settings = settings or Settings()
+        self._forced = profile
+        self._pace = pace or Pace()
         self._clock = clock or SystemClock()
         self._profile: Profile | None = None
         self._rows: dict[Oid, Value] = {}
@@ -87,10 +83,10 @@ class Pdu:
             SnmpError: no answer, or a refusal; nothing is kept of a read that failed half-way.
         """
         now = self._clock.monotonic()
-        if self._profile is None or now - self._whole_at >= self._settings.whole_seconds:
+        if self._profile is None or now - self._whole_at >= self._pace.whole_seconds:
             return await self._whole(now)
         due = list(self._moving)
-        outlets = now - self._outlets_at >= self._settings.outlet_seconds
+        outlets = now - self._outlets_at >= self._pace.outlet_seconds
         if outlets:
             due += self._outlets
         try:
@@ -103,7 +99,7 @@ class Pdu:
         for name in set(due) - set(fresh):
             # Gone: unknown from now on. Soon the whole is read again, but not at each turn of a flapping agent.
             self._rows.pop(name, None)
-            self._whole_at = min(self._whole_at, now - self._settings.whole_seconds + AGAIN_SECONDS)
+            self._whole_at = min(self._whole_at, now - self._pace.whole_seconds + AGAIN_SECONDS)
         if outlets:
             self._outlets_at = now
         return self._say(self._profile)
@@ -142,4 +138,4 @@ class Pdu:
         return reading.with_notes(self._cut) if self._cut else reading
 
 
-__all__ = ["NO_DATA", "Pdu", "PduReading", "Settings"]
+__all__ = ["NO_DATA", "Pace", "Pdu", "PduReading"]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from clustertop.sources.oids import Oid, Pattern, Value
     from clustertop.sources.profile import Field, Firmware, Profile, State, Test
 
-UNITS = {"amps": "A", "volts": "V", "watts": "W", "va": "VA", "kwh": "kWh", "pf": ""}
+UNITS = {"amps": "A", "volts": "V", "watts": "W", "va": "VA", "kwh": "kWh", "pf": "", "residual_amps": "A"}
 NOT_MEASURED = "not measured"
 NOT_PROVIDED = "not provided"
 NOT_AVAILABLE = "not available now"
@@ -35,7 +35,7 @@ IDLE_VA = 50.0
 """Above this, no power at all beside current and voltage is a meter that does not measure it."""
 # What no device of these measures: beyond it a value is a marker (2^31-1, 4294967295) or of another scale.
 _MOST = {"amps": 10_000.0, "volts": 1_000.0, "watts": 5e6, "va": 5e6, "kwh": 1e9, "pf": 1.005}
-_LOAD = ("amps", "volts", "watts", "va", "pf")
+_LOAD = ("amps", "volts", "watts", "va", "pf", "residual_amps")
 _MARKERS = frozenset({2**31 - 1, 2**32 - 1, 2**63 - 1, 2**64 - 1})
 _NUMBER = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*([A-Za-z%]*)")
 _FACTORS = {"": 1.0, "A": 1.0, "mA": 1e-3, "V": 1.0, "mV": 1e-3, "W": 1.0, "kW": 1e3, "VA": 1.0, "kVA": 1e3, "kWh": 1.0,
@@ -72,6 +72,7 @@ class PartReading:
     va: float | None = None
     kwh: float | None = None
     pf: float | None = None
+    residual_amps: float | None = None
     rating_amps: float | None = None
     """Of its breaker or conductor, as the device says."""
     warn_amps: float | None = None
@@ -380,10 +381,14 @@ def _read(table: _Table, part: Part, one: Field, row: _Row, quantity: str) -> tu
     # Divided where that is exact: 47 x 0.1 would be 4.7000000000000002.
     number = abs(number)
     value = number * scale if scale >= 1 or scale == 0 else number / (1.0 / scale)
-    kind = quantity if quantity in _MOST else "watts" if quantity.endswith("watts") else "amps"
-    if not math.isfinite(value) or value > _MOST[kind]:
+    if not math.isfinite(value) or value > _MOST[_sort(quantity)]:
         return f"out of range: {number:g} x {scale:g}"
     return round(value, 9), Raw(name, raw, scale)
+
+
+def _sort(quantity: str) -> str:
+    """``crit_watts`` → ``watts``."""
+    return quantity.rpartition("_")[2]
 
 
 def _number(raw: Value, quantity: str, find: str) -> tuple[float | None, float]:
@@ -395,8 +400,7 @@ def _number(raw: Value, quantity: str, find: str) -> tuple[float | None, float]:
         match = _NUMBER.match(raw.decode("ascii", "replace").strip().strip("\x00"))
         if match is None or match[2] not in _FACTORS:
             return None, 1.0
-        kind = quantity if quantity in _MOST else "watts" if quantity.endswith("watts") else "amps"
-        if match[2] and _KINDS[match[2]] != kind:
+        if match[2] and _KINDS[match[2]] != _sort(quantity):
             return None, 1.0
         return float(match[1]), _FACTORS[match[2]]
     if isinstance(raw, str):

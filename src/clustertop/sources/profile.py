@@ -12,6 +12,7 @@ import re
 import tomllib
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -30,7 +31,7 @@ SYS_NAME: Oid = (1, 3, 6, 1, 2, 1, 1, 5, 0)
 PartKind = Literal["inlet", "phase", "delta", "neutral", "bank", "branch", "outlet"]
 """inlet: all that comes in. phase: one conductor of the input (L1). delta: a load between two conductors (L1-L2), which
 has no breaker. bank, branch: behind a breaker of their own."""
-QUANTITIES = ("amps", "volts", "watts", "va", "kwh", "pf")
+QUANTITIES = ("amps", "volts", "watts", "va", "kwh", "pf", "residual_amps")
 LIMITS = ("rating_amps", "warn_amps", "crit_amps", "warn_watts", "crit_watts")
 LEVELS = ("ok", "off", "warning", "critical", "tripped", "lost", "unknown")
 
@@ -61,7 +62,7 @@ class Firmware(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Field(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where one quantity of a row lies: value x scale, in A, V, W, VA, kWh or 1."""
+    """Where one quantity of a row lies: value x scale, in A, V, W, VA, kWh or 1 (power factor)."""
 
     oid: str = ""
     name: str = ""
@@ -130,6 +131,8 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     va: tuple[Field, ...] = ()
     kwh: tuple[Field, ...] = ()
     pf: tuple[Field, ...] = ()
+    residual_amps: tuple[Field, ...] = ()
+    """What flows back neither by a line nor by the neutral."""
     rating_amps: tuple[Field, ...] = ()
     warn_amps: tuple[Field, ...] = ()
     crit_amps: tuple[Field, ...] = ()
@@ -206,6 +209,19 @@ def profiles() -> Mapping[str, Profile]:
     return found
 
 
+def load(name: str) -> Profile:
+    """The profile called *name*, or that in the file *name* where it ends with ``.toml``. Raises ProfileError."""
+    if name.endswith(".toml"):
+        try:
+            return parse(Path(name).expanduser().read_text("utf-8"), Path(name).stem)
+        except (OSError, UnicodeDecodeError) as error:
+            raise ProfileError(f"profile {name}: {getattr(error, 'strerror', None) or 'not text in UTF-8'}") from None
+    try:
+        return profiles()[name]
+    except KeyError:
+        raise ProfileError(f"there is no profile {name}; there are {', '.join(profiles())}") from None
+
+
 def parse(text: str, name: str) -> Profile:
     """Read one profile. Raises ProfileError."""
     try:
@@ -262,7 +278,7 @@ def recognise(rows: Mapping[Oid, Value], known: Iterable[Profile] | None = None)
     """
     object_id, descr = rows.get(SYS_OBJECT_ID, ""), rows.get(SYS_DESCR, b"")
     said = _maybe(object_id)
-    text = descr.decode("utf-8", "replace") if isinstance(descr, bytes) else ""
+    text = descr[:1000].decode("utf-8", "replace") if isinstance(descr, bytes) else ""
     best: tuple[tuple[int, int, int], Profile] | None = None
     ordered = sorted(rows)
     for profile in profiles().values() if known is None else known:

@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 MAX_ROWS = 8_000
 """Most rows of one walk; the largest PDU that we know has 2,600."""
 MAX_OCTETS = 1_000_000
+MAX_SECONDS = 60.0
 MAX_PER_GET = 24
 """Most OIDs in one GET: cheap agents answer no more than one Ethernet frame."""
 MAX_ROWS_EACH = 32
 """Most rows in one answer to a GETBULK."""
 _WIDE = 12
 """Most columns in one."""
-_FEW_ROWS = 6
+_FEW = 6
+"""OIDs in a GET, rows in a GETBULK, that any agent can bear."""
 _TOO_BIG, _NO_SUCH_NAME, _GEN_ERR = 1, 2, 5
 _STATUS = {
     1: "the answer would be too big", 2: "no such name", 3: "bad value", 4: "read only", 5: "general error",
@@ -103,6 +105,9 @@ class Client:
         self._lock = asyncio.Lock()
         self._rows = MAX_ROWS_EACH
         self._wide = _WIDE
+        self._per_get = MAX_PER_GET
+        self._lost = 0
+        """Large GETs in a row that were not answered."""
         self._answered = False
         self.requests = 0
         """Messages sent so far, repeats included."""
@@ -127,8 +132,18 @@ class Client:
         """
         rows: dict[Oid, Value] = {}
         wanted = list(dict.fromkeys(names))
-        for start in range(0, len(wanted), MAX_PER_GET):
-            await self._get(wanted[start:start + MAX_PER_GET], rows)
+        while wanted:
+            part, wanted = wanted[:self._per_get], wanted[self._per_get:]
+            try:
+                await self._get(part, rows)
+            except SnmpError as error:
+                if error.silent and len(part) > _FEW:
+                    # Lost twice while small requests in between were answered: from now on it is asked for less.
+                    self._lost += 1
+                    self._per_get = _FEW if self._lost > 1 else self._per_get
+                raise
+            if len(part) > _FEW:
+                self._lost = 0
         return rows
 
     async def _get(self, names: Sequence[Oid], rows: dict[Oid, Value]) -> None:
@@ -141,6 +156,8 @@ class Client:
             answer = await self._request("get", names)
         if answer.status in (_TOO_BIG, _GEN_ERR) and len(names) > 1:
             half = len(names) // 2
+            if answer.status == _TOO_BIG:
+                self._per_get = max(1, min(self._per_get, half))
             await self._get(names[:half], rows)
             await self._get(names[half:], rows)
             return
@@ -167,7 +184,9 @@ class Client:
             left = left[len(part):]
         return [found.get(name) for name in names]
 
-    async def walk(self, *roots: Oid, max_rows: int = MAX_ROWS, max_octets: int = MAX_OCTETS) -> Walk:
+    async def walk(
+        self, *roots: Oid, max_rows: int = MAX_ROWS, max_octets: int = MAX_OCTETS, max_seconds: float = MAX_SECONDS,
+    ) -> Walk:
         """Read everything below each of *roots*, several of them in one request, in bounds.
 
         A root that ends with 0 is a scalar and read itself.
@@ -177,16 +196,19 @@ class Client:
         """
         columns = [_Column(root) for root in roots]
         rows: dict[Oid, Value] = {}
-        octets, each = 0, 2
+        octets, each, alive = 0, 2, self._answered
+        ends = asyncio.get_running_loop().time() + max_seconds
         while active := [column for column in columns if not column.ended][:self._wide]:
             try:
                 answer = await self._behind(active, each)
             except SnmpError as error:
                 # Some agents answer a GET but drop a GETBULK whose answer would not fit their buffer.
-                if error.silent and self._answered and self._narrow():
+                if error.silent and alive and self._narrow(1, _FEW):
+                    alive = False
                     continue
                 raise
-            if answer.status == _TOO_BIG and self._narrow():
+            alive = True
+            if answer.status == _TOO_BIG and self._narrow(self._wide // 2, self._rows // 2):
                 continue
             octets += answer.octets
             before = len(rows)
@@ -211,6 +233,8 @@ class Client:
                     return Walk(rows, f"stopped after {len(rows):,} rows")
             if octets >= max_octets:
                 return Walk(rows, f"stopped after {octets:,} octets")
+            if asyncio.get_running_loop().time() > ends:
+                return Walk(rows, f"stopped after {max_seconds:g} s")
             # Most columns are short: few rows at first, more where all that was asked for came.
             each = 2 if len(rows) - before < each * len(active) else each * 4
         return Walk(rows)
@@ -222,11 +246,12 @@ class Client:
             return await self._request("next", names)
         return await self._request("bulk", names, max(1, min(each, self._rows // len(names))))
 
-    def _narrow(self) -> bool:
-        """Ask for less at a time from now on; False where it is little already."""
-        if self._wide == 1 and self._rows <= _FEW_ROWS:
+    def _narrow(self, wide: int, rows: int) -> bool:
+        """Ask for no more than *wide* columns and *rows* at a time from now on; False where that changes nothing."""
+        least = max(1, min(self._wide, wide)), max(1, min(self._rows, rows))
+        if least == (self._wide, self._rows):
             return False
-        self._wide, self._rows = (1, self._rows) if self._wide > 1 else (1, _FEW_ROWS)
+        self._wide, self._rows = least
         return True
 
     def _check(self, answer: Answer) -> None:

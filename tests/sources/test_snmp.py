@@ -20,7 +20,7 @@ from clustertop.sources import snmp, snmp_message
 from clustertop.sources.oids import oid
 from clustertop.sources.secret import Secret
 from clustertop.sources.snmp import Agent, Client, SnmpError
-from clustertop.sources.snmp_message import Community, RefusedError, User, codec
+from clustertop.sources.snmp_message import Answer, Community, RefusedError, User, codec
 from pdus import AUTH_KEY, OURS, PRIVACY_KEY, USERS, Snmpsim, free_port, snmprec, snmpsim
 from snmp_fake import Request, fake, table
 
@@ -87,6 +87,38 @@ async def test_an_engine_that_restarts_is_followed(restarted: str, tmp_path: Pat
     with snmpsim({"": few}, work, f"--v3-engine-id={after}", port=port):
         assert await client.get([SYS_DESCR]) == {SYS_DESCR: b"net-pdu"}
     client.close()
+
+
+async def test_a_fleet_shares_an_engine_and_a_dead_agent_makes_no_new_ones(
+    agents: Snmpsim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[object] = []
+    real = snmp_message._Engine
+
+    def counted(who: User) -> object:
+        made.append(who)
+        return real(who)
+
+    monkeypatch.setattr(snmp_message, "_Engine", counted)
+    clients = [Client(agents.secure(name, name="usual", auth_protocol="SHA", timeout=0.5, retries=1))
+               for name in ("eaton-g3", "enlogic", "panduit") * 3]
+    for answer in await asyncio.gather(*(client.get([SYS_DESCR]) for client in clients)):
+        assert answer
+    assert len(made) <= 1
+    dead = clients[0]
+    made.clear()
+    dead._attempts = _silent  # type: ignore[method-assign]
+    for _ in range(4):
+        with pytest.raises(SnmpError, match="no answer"):
+            await dead.get([SYS_DESCR])
+    assert len(made) == 1, "learnt anew once, in case it had restarted"
+    assert await clients[1].get([SYS_DESCR]), "and nobody else minds"
+    for client in clients:
+        client.close()
+
+
+async def _silent(*_: object) -> Answer:
+    raise TimeoutError
 
 
 async def test_c15_no_answer_comes_within_its_deadline_and_delays_nobody(agents: Snmpsim) -> None:

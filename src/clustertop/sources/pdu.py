@@ -76,6 +76,11 @@ class Pdu:
         """What was read last, raw."""
         return self._rows
 
+    @property
+    def moving(self) -> list[Oid]:
+        """What is asked for at each read, outlets apart."""
+        return self._moving
+
     async def read(self) -> PduReading:
         """Read what is due and say what it all means.
 

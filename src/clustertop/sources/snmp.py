@@ -109,6 +109,8 @@ class Client:
         self._lost = 0
         """Large GETs in a row that were not answered."""
         self._answered = False
+        self._proven = False
+        """Whether it has answered what the present codec asked."""
         self.requests = 0
         """Messages sent so far, repeats included."""
 
@@ -279,7 +281,7 @@ class Client:
         tries = self.agent.retries + 1
         # A v3 agent that knew us and now is silent, or out of step for good, has restarted in a way that the protocol
         # does not let us follow: with another engine, or with its boots gone back. It is learnt anew, once.
-        known = isinstance(self.agent.who, User) and self._answered
+        known = isinstance(self.agent.who, User) and self._proven
         first = 1 if known and tries > 1 else tries
         try:
             return await self._attempts((await self._coder()).ask(kind, names, repetitions), first)
@@ -299,8 +301,11 @@ class Client:
     async def _coder(self) -> Codec:
         if self._codec is None:
             who = self.agent.who
-            # Keys are stretched a million octets far: 80 ms that the loop need not wait for.
-            self._codec = codec(who) if isinstance(who, Community) else await asyncio.to_thread(codec, who)
+            # In a thread: an engine for v3 takes 80 ms. Not the shared one where this agent had it: what that one knows
+            # of an agent that restarted would be in the way.
+            self._codec = codec(who) if isinstance(who, Community) else await asyncio.to_thread(
+                codec, who, anew=self._answered)
+            self._proven = False
         return self._codec
 
     async def _attempts(self, asking: Asking, tries: int) -> Answer:
@@ -320,7 +325,7 @@ class Client:
                                 self.requests += 1
                             found = asking.take(await wire.receive())
                             if isinstance(found, Answer):
-                                self._answered = True
+                                self._answered = self._proven = True
                                 return found
                             message = found
             raise TimeoutError

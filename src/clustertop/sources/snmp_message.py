@@ -6,9 +6,13 @@ codec below them, so the codec is used directly. For v3 its message processing a
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import struct
+import threading
 import time
-from dataclasses import dataclass, field
+import weakref
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pyasn1.codec.ber import decoder, encoder
@@ -123,9 +127,15 @@ class Codec(Protocol):
         ...
 
 
-def codec(who: Community | User) -> Codec:
-    """The codec for *who*. Raises ValueError for keys that the library does not take."""
-    return _CommunityCodec(who) if isinstance(who, Community) else _UserCodec(who)
+def codec(who: Community | User, *, anew: bool = False) -> Codec:
+    """The codec for one agent asked by *who*; *anew*: nothing that was learnt of any v3 engine before is used.
+
+    Raises:
+        ValueError: the library does not take the user's keys.
+    """
+    if isinstance(who, Community):
+        return _CommunityCodec(who)
+    return _UserCodec(who, _Engine(who) if anew else _shared(who))
 
 
 def _pdu(api: Any, kind: Kind, oids: Sequence[Oid], repetitions: int) -> Any:
@@ -216,10 +226,8 @@ _REFUSALS = {
 }
 
 
-class _UserCodec:
-    """SNMPv3: an engine of pysnmp's, with our socket in the place of its transport."""
-
-    bulk = True
+class _Engine:
+    """An engine of pysnmp's with one user, and our sockets in the place of its transport."""
 
     def __init__(self, who: User) -> None:
         # Here: the engine and its MIBs take a tenth of a second to load, which v2c has no use for.
@@ -232,11 +240,10 @@ class _UserCodec:
         privacies = dict(zip(PRIVACY_PROTOCOLS, (
             config.USM_PRIV_CBC56_DES, config.USM_PRIV_CBC168_3DES, config.USM_PRIV_CFB128_AES,
             config.USM_PRIV_CFB192_AES, config.USM_PRIV_CFB256_AES), strict=True))
-        self.who = who
-        self.name, self.context = v2c.OctetString(who.name), v2c.OctetString(who.context)
         self.line = _Line()
         self.engine = engine.SnmpEngine()
         self.engine.register_transport_dispatcher(self.line)
+        self._ticked = time.monotonic()
         try:
             config.add_v3_user(
                 self.engine, who.name,
@@ -248,13 +255,47 @@ class _UserCodec:
             # Not chained: the library's text may hold what it was given.
             raise ValueError("the SNMPv3 user, keys or protocols are not usable") from None
 
+    def tick(self) -> None:
+        """Let the engine forget what is old; it counts these ticks as seconds."""
+        now = time.monotonic()
+        if now - self._ticked >= 1.0:
+            self._ticked = now
+            with contextlib.suppress(KeyError):
+                self.line.tick(time.time())
+
+
+_ENGINES: weakref.WeakValueDictionary[User, _Engine] = weakref.WeakValueDictionary()
+_MAKING = threading.Lock()
+_NUMBERS = itertools.count(1)
+
+
+def _shared(who: User) -> _Engine:
+    """The engine for *who*: making one takes a tenth of a second and a megabyte, so a fleet of agents shares it."""
+    who = replace(who, context="")
+    with _MAKING:
+        engine = _ENGINES.get(who)
+        if engine is None:
+            _ENGINES[who] = engine = _Engine(who)
+        return engine
+
+
+class _UserCodec:
+    """SNMPv3 with one agent."""
+
+    bulk = True
+
+    def __init__(self, who: User, engine: _Engine) -> None:
+        self.who = who
+        self.shared = engine
+        self.name, self.context = v2c.OctetString(who.name), v2c.OctetString(who.context)
+        self.address = (f"agent {next(_NUMBERS)}", 161)
+        """What the engine files the agent under."""
+
     def ask(self, kind: Kind, oids: Sequence[Oid], repetitions: int) -> Asking:
         return _UserAsking(self, _pdu(v2c, kind, oids, repetitions))
 
 
 _DOMAIN = (1, 3, 6, 1, 6, 1, 1)
-_ADDRESS = ("agent", 161)
-"""What the engine files the agent under; an engine has one agent only, whatever its address."""
 
 
 class _Line:
@@ -291,11 +332,11 @@ class _UserAsking:
     _steps: int = 0
 
     def message(self) -> bytes:
-        engine, line = self.codec.engine, self.codec.line
+        engine, line = self.codec.shared.engine, self.codec.shared.line
         line.out.clear()
         try:
             self._handles.append(engine.message_dispatcher.send_pdu(
-                engine, _DOMAIN, _ADDRESS, 3, 3, self.codec.name, self.codec.who.level, None,
+                engine, _DOMAIN, self.codec.address, 3, 3, self.codec.name, self.codec.who.level, None,
                 self.codec.context, 1, self.pdu, True, 1e9, self._done, None))
         except PySnmpError as error:
             raise RefusedError(_refusal(_indication(error))) from None
@@ -304,11 +345,11 @@ class _UserAsking:
         return line.out.pop()
 
     def take(self, data: bytes) -> Answer | bytes | None:
-        line = self.codec.line
+        line = self.codec.shared.line
         line.out.clear()
         self._came.clear()
         try:
-            line.take(line, _DOMAIN, _ADDRESS, data)
+            line.take(line, _DOMAIN, self.codec.address, data)
         except (PySnmpError, PyAsn1Error, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
             return None
         if not self._came:
@@ -324,12 +365,11 @@ class _UserAsking:
         return self.message()
 
     def end(self) -> None:
-        engine = self.codec.engine
+        engine = self.codec.shared.engine
         for handle in self._handles:
             engine.message_dispatcher.release_state_information(engine, handle, 3)
         self._handles.clear()
-        # The engine drops what it remembers of old messages by these ticks, whatever their length.
-        self.codec.line.tick(time.time())
+        self.codec.shared.tick()
 
     def _done(self, _engine: object, _model: object, _security: object, _name: object, _level: object, _id: object,
               _context: object, _version: object, pdu: Any, status: Any, _handle: object, _given: object) -> None:

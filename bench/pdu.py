@@ -3,9 +3,9 @@
     python bench/pdu.py [--pdus 64] [--rounds 6] [--secure]
 
 A real agent (snmpsim, in a process of its own) serves the tests' fixtures; as many sources as *--pdus* read them, round
-after round, as fast as they are answered. Measured in one run, from this process's CPU time: the first whole
-read of a PDU, a usual read (what moves), a read with its outlets, and the same usual OIDs by pysnmp's ``get_cmd``. The share
-of a core is that of one usual read every 10 s and one with outlets every minute, with the whole read every ten minutes.
+after round, as fast as they are answered. Measured in one run, from this process's CPU time: the whole
+read of a PDU, a usual read (what moves), a read with its outlets, and the same usual OIDs by pysnmp's ``get_cmd``. The
+share of a core is that of one usual read every 10 s, one with outlets every minute and a whole one every ten minutes.
 Exits with 1 where the target is missed.
 """
 

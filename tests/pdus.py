@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from clustertop.sources.oids import Oid, Value
 
 OURS = Path(__file__).parent / "sources/data"
+ODD = OURS / "odd"
+"""Devices that are not as they should be."""
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 SAMPLES = SHARED / "samples/pdu"
 AUTH_KEY, PRIVACY_KEY = "correct horse", "battery staple"

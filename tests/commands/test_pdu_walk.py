@@ -12,19 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clustertop import cli
-from pdus import AUTH_KEY, OURS, PRIVACY_KEY, Snmpsim, free_port, snmprec, snmpsim
+from pdus import AUTH_KEY, OURS, PRIVACY_KEY, free_port, snmprec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
+    from pdus import Snmpsim
+
 PROFILES = resources.files("clustertop.sources").joinpath("profiles")
-
-
-@pytest.fixture(scope="module")
-def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Snmpsim]:
-    with snmpsim({"": OURS}, tmp_path_factory.mktemp("snmpsim")) as running:
-        yield running
 
 
 def walk(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -72,21 +67,12 @@ def test_a_wrong_profile_shows_itself(agents: Snmpsim, tmp_path: Path) -> None:
     mine.write_text((PROFILES / "eaton-g3.toml").read_text())
     done = walk(f"127.0.0.1:{agents.port}", "--profile", str(mine), CLUSTERTOP_COMMUNITY="eaton-g3")
     assert (done.returncode, "profile     mine (Eaton" in done.stdout) == (0, True)
-    wrong = tmp_path / "wrong"
-    wrong.mkdir()
-    text = (OURS / "apc-epdu.snmprec").read_text().replace("|655\n", "|6550\n")
-    (wrong / "off.snmprec").write_text(text)
-    with snmpsim({"": wrong}, tmp_path / "sim") as other:
-        done = walk(f"127.0.0.1:{other.port}", CLUSTERTOP_COMMUNITY="off")
+    done = walk(f"127.0.0.1:{agents.port}", CLUSTERTOP_COMMUNITY="odd-wrong-scale")
     assert "check the scales of phase L1: 65.5 A x 230.4 V is not 1480 W" in done.stdout
 
 
-def test_a_device_without_a_profile_is_unscaled(tmp_path: Path) -> None:
-    folder = tmp_path / "own"
-    folder.mkdir()
-    (folder / "odd.snmprec").write_text("1.3.6.1.2.1.1.1.0|4|odd box\n1.3.6.1.4.1.99999.1.1|2|987\n")
-    with snmpsim({"": folder}, tmp_path / "sim") as agents:
-        done = walk(f"127.0.0.1:{agents.port}", CLUSTERTOP_COMMUNITY="odd")
+def test_a_device_without_a_profile_is_unscaled(agents: Snmpsim) -> None:
+    done = walk(f"127.0.0.1:{agents.port}", CLUSTERTOP_COMMUNITY="odd-no-profile")
     assert done.returncode == 1
     assert "unscaled: no profile for this device" in done.stdout
     assert "1.3.6.1.4.1.99999.1.1 = 987" in done.stdout

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pdus import OURS, SAMPLES, Snmpsim, snmpsim
+from pdus import ODD, OURS, SAMPLES, Snmpsim, snmpsim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Snmpsim]:
-    """One agent for all recordings: ours, and those beside the checkout where they are."""
-    with snmpsim({"": OURS, "shared-": SAMPLES}, tmp_path_factory.mktemp("snmpsim")) as running:
+    """One real SNMP agent for all recordings of PDUs: ours, and those beside the checkout where they are."""
+    with snmpsim({"": OURS, "odd-": ODD, "shared-": SAMPLES}, tmp_path_factory.mktemp("snmpsim")) as running:
         yield running

@@ -99,6 +99,22 @@ async def test_what_was_not_provided_at_first_is_asked_for_again() -> None:
         assert (await pdu.read()).of("phase")[0].amps == 5
 
 
+async def test_a_part_that_vanishes_is_said_to_be_gone() -> None:
+    rows, clock = dict(snmprec(OURS / "hpe-pdumm.snmprec")), Time()
+    volts = (1, 3, 6, 1, 4, 1, 232, 165, 2, 3, 2, 1, 2, 1, 1)
+    async with fake(table(rows)) as agent, Pdu(agent.agent(), clock=clock) as pdu:
+        before = await pdu.read()
+        rows[volts] = 0
+        clock.now += 10
+        reading = await pdu.read()
+        assert len(reading.parts) == len(before.parts)
+        lost, = [one for one in reading.of("phase") if (one.unit, one.name) == ("1", "L1")]
+        assert (lost.amps, lost.unknown["amps"], lost.level) == (None, "gone: it was here before", "unknown")
+        rows[volts] = 233
+        clock.now += 700
+        assert await pdu.read() == before
+
+
 async def test_another_device_at_the_same_address_is_recognised_after_a_silence() -> None:
     clock = Time()
     async with fake(table(eaton())) as agent, Pdu(agent.agent(timeout=0.7, retries=0), clock=clock) as pdu:
@@ -108,7 +124,9 @@ async def test_another_device_at_the_same_address_is_recognised_after_a_silence(
             await pdu.read()
         agent.answers = table(dict(snmprec(OURS / "enlogic.snmprec")))
         clock.now += 10
-        assert (await pdu.read()).profile == "enlogic"
+        reading = await pdu.read()
+        assert reading.profile == "enlogic"
+        assert not [one for one in reading.parts if "gone" in one.unknown.get("amps", "")], "the old one's parts are forgotten"
 
 
 async def test_a_profile_may_be_forced_and_must_exist() -> None:

@@ -175,6 +175,19 @@ def test_c6_neither_feed_can_carry_both_on_the_case_file() -> None:
     assert power.failover_levels(a, b, breaker, breaker, warning=given["rule"]).tolist() == power.WARNING
 
 
+def test_c6_pairs_are_declared_and_without_a_declaration_the_check_is_not_configured() -> None:
+    """C6: feeds 0 and 1 are a pair, 2 has none, 3 and 4 are light, 5 and 6 cannot be known."""
+    amps = [13.0, 12.5, 29.0, 4.0, 5.0, 13.0, float("nan")]
+    alone, levels = power.paired(amps, [30.0] * 7, [1, 0, -1, 4, 3, 6, 5])
+    assert alone[[0, 1, 3]] == pytest.approx([0.85, 0.85, 0.3])
+    assert np.isnan(alone[[2, 5, 6]]).all()
+    assert levels.tolist() == [power.WARNING, power.WARNING, power.NOT_CONFIGURED, power.OK, power.OK, power.UNKNOWN,
+                               power.UNKNOWN]
+    unlike, level = power.paired([10.0, 10.0], [32.0, 16.0], [1, 0])
+    assert unlike.tolist() == [0.625, 1.25]
+    assert level.tolist() == [power.CRITICAL, power.CRITICAL], "the pair is as good as its smaller breaker"
+
+
 def test_c6_a_lost_feed_is_one_event_and_a_step_to_zero_is_no_good_news() -> None:
     """C6: A falls to none and B rises by as much: the feed is lost. Without that, it is a trip or an open question."""
     assert power.feed_event(13, 0.1, 30, other_before=12.5, other_now=25.2) == "feed lost"

@@ -161,6 +161,12 @@ rating_amps = { oid = ".5.{0}.{key}" }
     assert found == [("bank 7", "1", "[31mräck", 16), ("bank 8", "2", "[31mräck", 20)]
 
 
+def test_rows_that_the_device_calls_the_same_are_told_apart() -> None:
+    text = '[[parts]]\nkind = "outlet"\nname = "outlet {0}"\ncalled = ".2.*"\namps = { oid = ".1.*" }\n'
+    rows: dict[tuple[int, ...], Value] = {(1, 1): 1, (1, 2): 2, (1, 3): 3, (2, 1): b"srv", (2, 2): b"srv", (2, 3): b" "}
+    assert [one.name for one in read(text, rows).parts] == ["srv #1", "srv #2", "outlet 3"]
+
+
 def test_a_state_has_a_word_and_a_level() -> None:
     text = '[[parts]]\nkind = "bank"\nname = "b"\namps = { oid = ".1.*" }\nstate = { oid = ".2.*", words = { 0 = "tripped:open", 1 = "ok" } }\n'
     for raw, word, level in ((0, "open", "tripped"), (1, "ok", "ok"), (7, "7", "unknown")):

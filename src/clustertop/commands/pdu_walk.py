@@ -148,8 +148,8 @@ async def _print_rows(pdu: Pdu) -> int:
 
 
 def _identity(pdu: Pdu) -> dict[str, str]:
-    from clustertop.sources.pdu_reading import words
     from clustertop.sources.profile import SYS_DESCR, SYS_NAME, SYS_OBJECT_ID
+    from clustertop.sources.raw import words
 
     names = {"sysObjectID": SYS_OBJECT_ID, "sysDescr": SYS_DESCR, "sysName": SYS_NAME}
     return {what: words(pdu.rows.get(name)) for what, name in names.items()}
@@ -192,8 +192,9 @@ def _print(pdu: Pdu, reading: PduReading) -> None:
 
 def _lines(reading: PduReading) -> Iterator[tuple[str, ...]]:
     from clustertop.sources.oids import dotted
-    from clustertop.sources.pdu_reading import NOT_MEASURED, UNITS, shown, where
+    from clustertop.sources.pdu_reading import NOT_MEASURED, UNITS, where
     from clustertop.sources.profile import LIMITS, QUANTITIES
+    from clustertop.sources.raw import shown
 
     for part in reading.parts:
         head = _head(part)
@@ -242,8 +243,9 @@ def _print_json(pdu: Pdu, reading: PduReading) -> None:
     import json
 
     from clustertop.sources.oids import dotted
-    from clustertop.sources.pdu_reading import UNITS, shown, where
+    from clustertop.sources.pdu_reading import UNITS, where
     from clustertop.sources.profile import LIMITS, QUANTITIES
+    from clustertop.sources.raw import shown
 
     def quantity(part: PartReading, name: str, unit: str) -> dict[str, object]:
         source = part.raw.get(name)

@@ -29,7 +29,7 @@ LIMITS_AGREE = 0.02
 """Two limits that differ by less are the same."""
 
 OK, WARNING, CRITICAL = 0, 1, 2
-UNKNOWN, IMPLAUSIBLE = -1, -2
+UNKNOWN, IMPLAUSIBLE, NOT_CONFIGURED = -1, -2, -3
 
 
 def share(amps: ArrayLike, rating_amps: ArrayLike) -> Floats:
@@ -129,6 +129,23 @@ def failover_levels(
     found = np.where(worst > 1.0 + 1e-9, CRITICAL, np.where(worst > warning + 1e-9, WARNING, OK))
     # One feed's rating alone can say that it is not fine, never that it is.
     return np.where((found == OK) & (np.isnan(on_a) | np.isnan(on_b)), UNKNOWN, found).astype(np.int8)
+
+
+def paired(
+    amps: ArrayLike, rating_amps: ArrayLike, partner: ArrayLike, *, warning: float = WARNING_RATIO,
+) -> tuple[Floats, NDArray[np.int8]]:
+    """Of each feed: its share if its partner died, and the level of the pair, which both of them have.
+
+    *partner* is the row of the other feed; below 0 no pair is declared, and the level is :data:`NOT_CONFIGURED`.
+    """
+    current, rating = _floats(amps), _floats(rating_amps)
+    other = np.asarray(partner, dtype=np.intp)
+    declared = other >= 0
+    row = np.where(declared, other, 0)
+    with np.errstate(invalid="ignore"):
+        alone = np.where(declared, share(current + current[row], rating), np.nan)
+    found = failover_levels(current, current[row], rating, rating[row], warning=warning)
+    return alone, np.where(declared, found, NOT_CONFIGURED).astype(np.int8)
 
 
 GONE_RATIO = 0.02

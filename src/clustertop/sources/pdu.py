@@ -6,19 +6,20 @@ each :meth:`Pdu.read`; an outlet's every minute. A part that is gone from an ans
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from clustertop.clock import SystemClock
 from clustertop.sources.oids import oid
-from clustertop.sources.pdu_reading import NO_DATA, PduReading, interpret, unscaled
+from clustertop.sources.pdu_reading import PduReading, gone, interpret, unscaled
 from clustertop.sources.profile import SYS_DESCR, SYS_NAME, SYS_OBJECT_ID, profiles, recognise
 from clustertop.sources.snmp import Client, SnmpError
 
 if TYPE_CHECKING:
     from clustertop.clock import Clock
     from clustertop.sources.oids import Oid, Value
-    from clustertop.sources.profile import Profile
+    from clustertop.sources.pdu_reading import PartReading
+    from clustertop.sources.profile import PartKind, Profile
     from clustertop.sources.snmp import Agent
 
 WHOLE_SECONDS = 600.0
@@ -60,6 +61,9 @@ class Pdu:
         self._moving: list[Oid] = []
         self._outlets: list[Oid] = []
         self._whole_at = self._outlets_at = float("-inf")
+        self._last = PduReading("")
+        self._seen: dict[tuple[PartKind, str, str], PartReading] = {}
+        """Every part that gave a quantity once, by what it is called."""
 
     async def __aenter__(self) -> Pdu:
         return self
@@ -140,7 +144,20 @@ class Pdu:
             reading = unscaled(self._rows)
         else:
             reading = interpret(profile, self._rows)
+        reading = self._with_gone(reading)
         return reading.with_notes(self._cut) if self._cut else reading
 
+    def _with_gone(self, reading: PduReading) -> PduReading:
+        """Add what this device once measured and has no more: a phase that lost its feed must not just vanish."""
+        same = reading.profile == self._last.profile and (
+            not reading.serial or not self._last.serial or reading.serial == self._last.serial)
+        if not same:
+            self._seen.clear()
+        present = {(part.kind, part.unit, part.name): part for part in reading.parts}
+        lost = [gone(part) for key, part in self._seen.items() if key not in present]
+        self._seen |= {key: part for key, part in present.items() if part.metered}
+        self._last = reading
+        return replace(reading, parts=(*reading.parts, *lost)) if lost else reading
 
-__all__ = ["NO_DATA", "Pace", "Pdu", "PduReading"]
+
+__all__ = ["Pace", "Pdu", "PduReading"]

@@ -9,11 +9,13 @@ from __future__ import annotations
 import bisect
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from clustertop.sources.oids import dotted, under
 from clustertop.sources.profile import LIMITS, QUANTITIES, Part, PartKind
+from clustertop.sources.raw import MAX_LABEL, bit, number, sort, words
 from clustertop.text import clean
 
 if TYPE_CHECKING:
@@ -28,23 +30,15 @@ NOT_PROVIDED = "not provided"
 NOT_AVAILABLE = "not available now"
 NO_DATA = "no data"
 NOT_METERED = "not metered"
+GONE = "gone: it was here before"
 UNSCALED = "unscaled: no profile for this device"
 BRANCHES_UNKNOWN = "branch level not monitored"
-MAX_LABEL = 64
 IDLE_VA = 50.0
 """Above this, no power at all beside current and voltage is a meter that does not measure it."""
 # What no device of these measures: beyond it a value is a marker (2^31-1, 4294967295) or of another scale.
 _MOST = {"amps": 10_000.0, "volts": 1_000.0, "watts": 5e6, "va": 5e6, "kwh": 1e9, "pf": 1.005}
 _LOAD = ("amps", "volts", "watts", "va", "pf", "residual_amps")
 _MARKERS = frozenset({2**31 - 1, 2**32 - 1, 2**63 - 1, 2**64 - 1})
-_NUMBER = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*([A-Za-z%]*)")
-_FACTORS = {"": 1.0, "A": 1.0, "mA": 1e-3, "V": 1.0, "mV": 1e-3, "W": 1.0, "kW": 1e3, "VA": 1.0, "kVA": 1e3, "kWh": 1.0,
-            "Wh": 1e-3}
-_KINDS = {"A": "amps", "mA": "amps", "V": "volts", "mV": "volts", "W": "watts", "kW": "watts", "VA": "va", "kVA": "va",
-          "kWh": "kwh", "Wh": "kwh"}
-_BITS_SHOWN = re.compile(rb"[0-9A-Fa-f]{2}(?: [0-9A-Fa-f]{2})*(?: \d+)*\s*")
-
-
 @dataclass(frozen=True, slots=True)
 class Raw:
     """Where a number came from."""
@@ -185,6 +179,7 @@ def interpret(profile: Profile, rows: Mapping[Oid, Value]) -> PduReading:
     if len(units) == 1:
         # One PDU behind the agent has no need of a number.
         parts = [replace(one, unit="") for one in parts]
+    parts = _told_apart(parts)
     metered = [one for one in parts if one.metered]
     notes = [profile.note] if profile.note else []
     if metered and not any(one.kind in ("bank", "branch") and one.amps is not None for one in metered):
@@ -192,6 +187,21 @@ def interpret(profile: Profile, rows: Mapping[Oid, Value]) -> PduReading:
     return PduReading(
         profile.name, profile.title, table.first(profile.device.name), model, table.first(profile.device.serial),
         firmware, tuple(parts), tuple(notes), "" if metered else NOT_METERED if parts else NO_DATA)
+
+
+def _told_apart(parts: list[PartReading]) -> list[PartReading]:
+    """The parts, with their index behind the names of those that the device calls the same."""
+    count = Counter((one.kind, one.unit, one.name) for one in parts)
+    return [replace(one, name=f"{one.name} #{dotted(one.index)}") if count[one.kind, one.unit, one.name] > 1 else one
+            for one in parts]
+
+
+def gone(part: PartReading) -> PartReading:
+    """*part* as it stands when the device no longer has it: all is unknown, and what it was held against is kept."""
+    return replace(
+        part, amps=None, volts=None, watts=None, va=None, kwh=None, pf=None, residual_amps=None, state="",
+        level="unknown", moving=(), state_oid=(), unknown=dict.fromkeys(QUANTITIES, GONE),
+        raw={name: source for name, source in part.raw.items() if name in LIMITS})
 
 
 class _Table:
@@ -246,13 +256,6 @@ class _Table:
             if re.search(one.match, self.known):
                 return one.scale
         return usual
-
-
-def words(value: Value | None) -> str:
-    """A remote text, cleaned; of a number its digits."""
-    if value is None:
-        return ""
-    return clean(value if isinstance(value, bytes) else str(value), MAX_LABEL).strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,13 +358,13 @@ def _read(table: _Table, part: Part, one: Field, row: _Row, quantity: str) -> tu
     raw = None if name is None else table.rows.get(name)
     if name is None or raw is None or index is None:
         return NOT_PROVIDED
-    number, factor = _number(raw, quantity, one.find)
-    if number is None or number in one.invalid or number in _MARKERS or (number < 0 and not one.signed):
+    said, factor = number(raw, quantity, one.find)
+    if said is None or said in one.invalid or said in _MARKERS or (said < 0 and not one.signed):
         return NOT_PROVIDED
-    if number == 0 and not one.zero:
+    if said == 0 and not one.zero:
         return NOT_PROVIDED
-    if number and not one.scaled:
-        return f"its scale is not known (raw {number:g})"
+    if said and not one.scaled:
+        return f"its scale is not known (raw {said:g})"
     scale = table.scale(one.firmware, one.scale) * factor
     if one.digits:
         digits = table.value(one.digits, index, row.key)
@@ -379,33 +382,10 @@ def _read(table: _Table, part: Part, one: Field, row: _Row, quantity: str) -> tu
             return "its scale is unknown"
         scale *= divisor if divisor > 0 else -1.0 / divisor
     # Divided where that is exact: 47 x 0.1 would be 4.7000000000000002.
-    number = abs(number)
-    value = number * scale if scale >= 1 or scale == 0 else number / (1.0 / scale)
-    if not math.isfinite(value) or value > _MOST[_sort(quantity)]:
-        return f"out of range: {number:g} x {scale:g}"
+    value = abs(said) * scale if scale >= 1 or scale == 0 else abs(said) / (1.0 / scale)
+    if not math.isfinite(value) or value > _MOST[sort(quantity)]:
+        return f"out of range: {said:g} x {scale:g}"
     return round(value, 9), Raw(name, raw, scale)
-
-
-def _sort(quantity: str) -> str:
-    """``crit_watts`` → ``watts``."""
-    return quantity.rpartition("_")[2]
-
-
-def _number(raw: Value, quantity: str, find: str) -> tuple[float | None, float]:
-    """A raw value's number, and the factor of the unit that stands behind it in a text."""
-    if isinstance(raw, bytes) and find:
-        found = re.search(find, words(raw))
-        return (float(found[1]), 1.0) if found else (None, 1.0)
-    if isinstance(raw, bytes):
-        match = _NUMBER.match(raw.decode("ascii", "replace").strip().strip("\x00"))
-        if match is None or match[2] not in _FACTORS:
-            return None, 1.0
-        if match[2] and _KINDS[match[2]] != _sort(quantity):
-            return None, 1.0
-        return float(match[1]), _FACTORS[match[2]]
-    if isinstance(raw, str):
-        return None, 1.0
-    return float(raw), 1.0
 
 
 def _holds(table: _Table, test: Test, row: _Row) -> bool:
@@ -416,7 +396,7 @@ def _holds(table: _Table, test: Test, row: _Row) -> bool:
     if value is None:
         return test.missing
     if test.bit is not None:
-        return _bit(value, test.bit)
+        return bit(value, test.bit)
     text = words(value)
     said: tuple[int | str, ...] = (text,) if isinstance(value, bytes | str | float) else (value, text)
     if test.eq and not any(one in test.eq for one in said):
@@ -424,21 +404,6 @@ def _holds(table: _Table, test: Test, row: _Row) -> bool:
     if test.ne and any(one in test.ne for one in said):
         return False
     return not test.match or re.search(test.match, text) is not None
-
-
-def _bit(value: Value, number: int) -> bool:
-    """A bit of a BITS value, which some tools pass on as they show it: ``30 2 3`` for bits 2 and 3."""
-    if not isinstance(value, bytes):
-        return False
-    if len(value) > 1 and _BITS_SHOWN.fullmatch(value):
-        octets: list[int] = []
-        for piece in value.split():
-            if len(piece) != 2 or (octets and len(octets) * 8 > number):
-                break
-            octets.append(int(piece, 16))
-        value = bytes(octets)
-    place = number // 8
-    return place < len(value) and bool(value[place] & (0x80 >> (number % 8)))
 
 
 def _state(table: _Table, part: Part, state: State, row: _Row) -> tuple[str, str, Oid]:
@@ -482,14 +447,6 @@ def _index_text(index: Oid, place: int) -> str:
         return "?"
     octets = index[place + 1:place + 1 + index[place]]
     return clean(bytes(one for one in octets if 0 < one < 256))
-
-
-def shown(raw: Value) -> str:
-    """A raw value for people."""
-    if isinstance(raw, bytes):
-        text = clean(raw, MAX_LABEL)
-        return f'"{text}"' if text.isprintable() and len(text) == len(raw) else raw[:32].hex(" ")
-    return str(raw)
 
 
 def where(source: Raw) -> str:

@@ -129,6 +129,14 @@ async def test_another_device_at_the_same_address_is_recognised_after_a_silence(
         assert not [one for one in reading.parts if "gone" in one.unknown.get("amps", "")], "the old one's parts are forgotten"
 
 
+async def test_another_device_at_the_same_address_is_recognised_at_once() -> None:
+    rows = eaton()
+    async with fake(table(rows)) as agent, Pdu(agent.agent()) as pdu:
+        assert (await pdu.read()).profile == "eaton-g3"
+        agent.answers = table(dict(snmprec(OURS / "panduit.snmprec")))
+        assert (await pdu.read()).profile == "panduit"
+
+
 async def test_a_profile_may_be_forced_and_must_exist() -> None:
     async with fake(table(eaton())) as agent, Pdu(agent.agent(), load("enlogic")) as pdu:
         reading = await pdu.read()
@@ -142,10 +150,16 @@ async def test_a_profile_may_be_forced_and_must_exist() -> None:
 async def test_a_device_with_no_end_is_cut_and_says_so() -> None:
     base = (1, 3, 6, 1, 4, 1, 99999, 1)
     rows: dict[Oid, object] = {(*base, number): number for number in range(1, 3000)}
-    async with fake(table(rows)) as agent, Pdu(agent.agent()) as pdu:
+    async with fake(table(rows)) as agent, Pdu(agent.agent(timeout=1, retries=0)) as pdu:
         reading = await pdu.read()
         assert len(reading.numbers) == 2000
         assert reading.notes == ("stopped after 2,000 rows",)
+        agent.seen.clear()
+        assert await pdu.read() == reading
+        assert len(agent.seen) == 1, "what nobody can judge is not walked at each turn, only asked whether it lives"
+        agent.answers = lambda _: []
+        with pytest.raises(SnmpError, match="no answer"):
+            await pdu.read()
 
 
 async def test_many_are_read_side_by_side_and_a_dead_one_delays_none(agents: Snmpsim) -> None:

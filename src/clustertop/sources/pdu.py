@@ -92,9 +92,11 @@ class Pdu:
             SnmpError: no answer, or a refusal; nothing is kept of a read that failed half-way.
         """
         now = self._clock.monotonic()
-        if self._profile is None or now - self._whole_at >= self._pace.whole_seconds:
+        if now - self._whole_at >= self._pace.whole_seconds:
             return await self._whole(now)
-        due = list(self._moving)
+        # Who it is comes along each time: it proves that the agent lives where nothing moves, and that it is the same one.
+        identity = next((name for name in (SYS_OBJECT_ID, SYS_DESCR) if name in self._rows), SYS_OBJECT_ID)
+        due = [identity, *self._moving]
         outlets = now - self._outlets_at >= self._pace.outlet_seconds
         if outlets:
             due += self._outlets
@@ -104,8 +106,10 @@ class Pdu:
             # It may come back as something else.
             self._whole_at = float("-inf")
             raise
+        if fresh.get(identity) != self._rows.get(identity):
+            return await self._whole(now)
         self._rows.update(fresh)
-        for name in set(due) - set(fresh):
+        for name in set(due) - set(fresh) - {identity}:
             # Gone: unknown from now on. Soon the whole is read again, but not at each turn of a flapping agent.
             self._rows.pop(name, None)
             self._whole_at = min(self._whole_at, now - self._pace.whole_seconds + AGAIN_SECONDS)

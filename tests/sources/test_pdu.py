@@ -115,6 +115,17 @@ async def test_a_part_that_vanishes_is_said_to_be_gone() -> None:
         assert await pdu.read() == before
 
 
+async def test_a_part_that_is_renamed_is_not_gone() -> None:
+    rows, clock = eaton(), Time()
+    async with fake(table(rows)) as agent, Pdu(agent.agent(), clock=clock) as pdu:
+        before = await pdu.read()
+        rows[*EATON, 6, 1, 1, 6, 0, 7] = b"B7"
+        clock.now += 700
+        reading = await pdu.read()
+        assert [one.name for one in reading.of("outlet")] == ["B7"]
+        assert len(reading.parts) == len(before.parts)
+
+
 async def test_another_device_at_the_same_address_is_recognised_after_a_silence() -> None:
     clock = Time()
     async with fake(table(eaton())) as agent, Pdu(agent.agent(timeout=0.7, retries=0), clock=clock) as pdu:

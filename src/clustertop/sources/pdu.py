@@ -1,11 +1,12 @@
 """A PDU over SNMP as something to read: recognise it once, then only what moves, as little as a weak agent can bear.
 
 Names, limits, ratings and energies are read with the whole device every ten minutes; amps, volts, watts and states at
-each :meth:`Pdu.read`; an outlet's every minute. A part that is gone from an answer makes the next read a whole one.
+each :meth:`Pdu.read`; an outlet's every minute. What is gone from an answer is unknown, and soon all is read again.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,12 @@ from clustertop.sources.profile import SYS_DESCR, SYS_NAME, SYS_OBJECT_ID, profi
 from clustertop.sources.snmp import Client, SnmpError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from clustertop.clock import Clock
     from clustertop.sources.oids import Oid, Value
     from clustertop.sources.pdu_reading import PartReading
-    from clustertop.sources.profile import PartKind, Profile
+    from clustertop.sources.profile import Profile
     from clustertop.sources.snmp import Agent
 
 WHOLE_SECONDS = 600.0
@@ -62,8 +65,8 @@ class Pdu:
         self._outlets: list[Oid] = []
         self._whole_at = self._outlets_at = float("-inf")
         self._last = PduReading("")
-        self._seen: dict[tuple[PartKind, str, str], PartReading] = {}
-        """Every part that gave a quantity once, by what it is called."""
+        self._seen: dict[tuple[object, ...], PartReading] = {}
+        """Every part that gave a quantity once."""
 
     async def __aenter__(self) -> Pdu:
         return self
@@ -94,7 +97,7 @@ class Pdu:
         now = self._clock.monotonic()
         if now - self._whole_at >= self._pace.whole_seconds:
             return await self._whole(now)
-        # Who it is comes along each time: it proves that the agent lives where nothing moves, and that it is the same one.
+        # Who it is comes along each time: so the agent lives, also where nothing moves, and it is the same one.
         identity = next((name for name in (SYS_OBJECT_ID, SYS_DESCR) if name in self._rows), SYS_OBJECT_ID)
         due = [identity, *self._moving]
         outlets = now - self._outlets_at >= self._pace.outlet_seconds
@@ -157,11 +160,18 @@ class Pdu:
             not reading.serial or not self._last.serial or reading.serial == self._last.serial)
         if not same:
             self._seen.clear()
-        present = {(part.kind, part.unit, part.name): part for part in reading.parts}
+        present = dict(zip(_keys(reading.parts), reading.parts, strict=True))
         lost = [gone(part) for key, part in self._seen.items() if key not in present]
         self._seen |= {key: part for key, part in present.items() if part.metered}
         self._last = reading
         return replace(reading, parts=(*reading.parts, *lost)) if lost else reading
+
+
+def _keys(parts: Sequence[PartReading]) -> list[tuple[object, ...]]:
+    """What a part is known by: its place in the tables, and its name, which people change, only where that is shared."""
+    places = [(part.kind, part.unit, part.index) for part in parts]
+    count = Counter(places)
+    return [(*place, part.name if count[place] > 1 else "") for place, part in zip(places, parts, strict=True)]
 
 
 __all__ = ["Pace", "Pdu", "PduReading"]

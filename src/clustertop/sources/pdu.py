@@ -168,7 +168,7 @@ class Pdu:
 
 
 def _keys(parts: Sequence[PartReading]) -> list[tuple[object, ...]]:
-    """What a part is known by: its place in the tables, and its name, which people change, only where that is shared."""
+    """What a part is known by: its place in the tables; its name, which people change, only where that is shared."""
     places = [(part.kind, part.unit, part.index) for part in parts]
     count = Counter(places)
     return [(*place, part.name if count[place] > 1 else "") for place, part in zip(places, parts, strict=True)]

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clustertop.sources.oids import oid
-from clustertop.sources.secret import Secret
 from clustertop.sources.snmp import Agent
-from clustertop.sources.snmp_message import Community, User
+from clustertop.sources.snmp_message import Community, Key, User
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -116,11 +115,11 @@ class Snmpsim:
     def agent(self, name: str, version: int = 2, timeout: float = 5.0, retries: int = 1) -> Agent:
         """The agent that speaks for the recording called *name*."""
         assert version in (1, 2)
-        return Agent("127.0.0.1", Community(Secret(name), 2 if version == 2 else 1), self.port, timeout, retries)
+        return Agent("127.0.0.1", Community(Key(name), 2 if version == 2 else 1), self.port, timeout, retries)
 
     def secure(self, recording: str, timeout: float = 5.0, retries: int = 1, **user: object) -> Agent:
         """The same by v3 with authentication and privacy, or as *user* says."""
-        who = {"name": USERS[0][0], "auth": Secret(AUTH_KEY), "privacy": Secret(PRIVACY_KEY), "context": recording, **user}
+        who = {"name": USERS[0][0], "auth": Key(AUTH_KEY), "privacy": Key(PRIVACY_KEY), "context": recording, **user}
         return Agent("127.0.0.1", User(**who), self.port, timeout, retries)  # type: ignore[arg-type]
 
 

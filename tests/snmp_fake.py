@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pyasn1.codec.ber import decoder, encoder
 from pysnmp.proto.api import v2c
 
-from clustertop.sources.secret import Secret
 from clustertop.sources.snmp import Agent
-from clustertop.sources.snmp_message import Community
+from clustertop.sources.snmp_message import Community, Key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -74,7 +73,7 @@ class Fake(asyncio.DatagramProtocol):
             self.transport.sendto(answer, addr)
 
     def agent(self, timeout: float = 3.0, retries: int = 1) -> Agent:
-        return Agent("127.0.0.1", Community(Secret("lab")), self.port, timeout, retries)
+        return Agent("127.0.0.1", Community(Key("lab")), self.port, timeout, retries)
 
 
 @contextlib.asynccontextmanager

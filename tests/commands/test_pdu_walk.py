@@ -97,8 +97,8 @@ def test_v3_with_keys_from_files_and_none_of_them_shown(agents: Snmpsim, tmp_pat
 
 @pytest.mark.parametrize(("arguments", "said"), [
     ((), "name a HOST"), (("pdu", "--profile", "nope"), "there is no profile nope"),
-    (("pdu", "--community", "s3cret-word"), "never as itself"), (("pdu:0",), "is no HOST"), (("pdu:x",), "is no HOST"),
-    (("pdu", "--user", "me", "--auth-key", "s3cret-word"), "never as itself"), (("pdu", "--snmp", "3"), "needs --user"),
+    (("pdu", "--community", "s3cret-word"), "not as the secret itself"), (("pdu:0",), "is no HOST"), (("pdu:x",), "is no HOST"),
+    (("pdu", "--user", "me", "--auth-key", "s3cret-word"), "not as the secret itself"), (("pdu", "--snmp", "3"), "needs --user"),
     (("pdu", "--user", "me", "--snmp", "2c"), "for SNMPv3"), (("pdu", "--community", "file:/nowhere/x"), "No such file")])
 def test_what_is_wrong_is_one_sentence_and_status_3(
     arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]

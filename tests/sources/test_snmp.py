@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
+import logging
+import pickle
 import shutil
 import socket
 import struct
@@ -18,9 +21,8 @@ from pysnmp.proto.api import v2c
 
 from clustertop.sources import snmp, snmp_message
 from clustertop.sources.oids import oid
-from clustertop.sources.secret import Secret
 from clustertop.sources.snmp import Agent, Client, SnmpError
-from clustertop.sources.snmp_message import Answer, Community, RefusedError, User, codec
+from clustertop.sources.snmp_message import Answer, Community, Key, RefusedError, User, codec
 from pdus import AUTH_KEY, OURS, PRIVACY_KEY, USERS, Snmpsim, free_port, snmprec, snmpsim
 from snmp_fake import Request, fake, table
 
@@ -53,8 +55,8 @@ async def test_v3_protocols(name: str, auth: str, privacy: str, agents: Snmpsim)
 
 @pytest.mark.parametrize(("user", "said"), [
     ({"name": "stranger"}, "does not know the SNMPv3 user"),
-    ({"auth": Secret("wrong horse")}, "authentication key or protocol is wrong"),
-    ({"privacy": Secret("wrong staple")}, "privacy key or protocol is wrong"),
+    ({"auth": Key("wrong horse")}, "authentication key or protocol is wrong"),
+    ({"privacy": Key("wrong staple")}, "privacy key or protocol is wrong"),
     ({"auth_protocol": "SHA"}, "authentication key or protocol is wrong"),
     ({"privacy": None}, "does not allow this user this level of security"),
     ({"auth": None, "privacy": None}, "does not allow this user this level of security"),
@@ -125,7 +127,7 @@ async def test_c15_no_answer_comes_within_its_deadline_and_delays_nobody(agents:
     """C15: an agent that drops everything is 'no answer' within timeout x (retries + 1) + 1 s; the others go on."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
-        dead = Agent("127.0.0.1", Community(Secret("lab")), silent.getsockname()[1], 0.6, 2)
+        dead = Agent("127.0.0.1", Community(Key("lab")), silent.getsockname()[1], 0.6, 2)
         async with Client(dead) as client, Client(agents.agent("eaton-g3")) as alive:
             began = time.monotonic()
             waiting = asyncio.ensure_future(client.get([SYS_DESCR]))
@@ -146,7 +148,7 @@ async def test_c15_the_deadline_is_ours_whatever_the_codec_does() -> None:
     """C15: a message layer that never says that it is done is cut off."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
-        client = Client(Agent("127.0.0.1", Community(Secret("lab")), silent.getsockname()[1], 0.1, 0))
+        client = Client(Agent("127.0.0.1", Community(Key("lab")), silent.getsockname()[1], 0.1, 0))
 
         async def stuck(*_: object) -> None:
             await asyncio.Event().wait()
@@ -343,9 +345,9 @@ async def test_values_of_every_type() -> None:
 
 async def test_a_closed_port_and_an_unknown_name_are_said() -> None:
     with pytest.raises(SnmpError, match="nothing listens at this UDP port"):
-        await Client(Agent("127.0.0.1", Community(Secret("x")), free_port(), 0.3, 0)).get([T])
+        await Client(Agent("127.0.0.1", Community(Key("x")), free_port(), 0.3, 0)).get([T])
     with pytest.raises(SnmpError, match=r"nowhere\.invalid: its name is not known"):
-        await Client(Agent("nowhere.invalid", Community(Secret("x")), 161, 5, 0)).get([T])
+        await Client(Agent("nowhere.invalid", Community(Key("x")), 161, 5, 0)).get([T])
 
 
 async def test_a_client_recovers_when_its_agent_comes_back() -> None:
@@ -361,14 +363,26 @@ async def test_a_client_recovers_when_its_agent_comes_back() -> None:
         client.close()
 
 
+def test_a_key_shows_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+    one = Key("tr0ub4dor")
+    with caplog.at_level(logging.DEBUG):
+        logging.getLogger("x").warning("%s %r %s", one, one, [one])
+    assert "tr0ub4dor" not in caplog.text + repr(one) + str(one) + f"{one} {one!r}" + repr({"a": (one,)})
+    for copied in (pickle.dumps, copy.copy):
+        with pytest.raises(TypeError):
+            copied(one)
+    assert one == Key("tr0ub4dor")
+    assert one != "tr0ub4dor"
+
+
 def test_secrets_do_not_show_and_bad_users_are_refused() -> None:
-    agent = Agent("pdu", User("me", Secret("hidden-auth-1"), Secret("hidden-priv-1")))
+    agent = Agent("pdu", User("me", Key("hidden-auth-1"), Key("hidden-priv-1")))
     assert "hidden" not in repr(agent) + repr(Client(agent).agent) + str(agent.who)
     assert agent.name == "pdu"
     assert Agent("fd00::1", agent.who, 1161).name == "[fd00::1]:1161"
-    for bad in ({"auth": Secret("short")}, {"privacy": Secret("long enough")},
-                {"auth": Secret("long enough"), "auth_protocol": "SHA1"},
-                {"auth": Secret("long enough"), "privacy": Secret("long enough"), "privacy_protocol": "ROT13"}):
+    for bad in ({"auth": Key("short")}, {"privacy": Key("long enough")},
+                {"auth": Key("long enough"), "auth_protocol": "SHA1"},
+                {"auth": Key("long enough"), "privacy": Key("long enough"), "privacy_protocol": "ROT13"}):
         with pytest.raises(ValueError, match=r"SNMPv3|none of|shorter") as error:
             User("me", **bad)  # type: ignore[arg-type]
         assert "long enough" not in str(error.value)
@@ -381,7 +395,7 @@ def test_there_is_no_set_in_the_client() -> None:
         assert "set_cmd" not in source
 
 
-_ASKING = codec(Community(Secret("lab"))).ask("get", [T], 0)
+_ASKING = codec(Community(Key("lab"))).ask("get", [T], 0)
 _GOOD = Request(_ASKING.message()).answer([(T, 5), ((*T, 1), b"text"), ((*T, 2), None)])
 
 
@@ -396,7 +410,7 @@ def test_whatever_comes_is_an_answer_or_nothing(data: bytes) -> None:
     assert found is None or (found.rows is not None and len(found.rows) <= 3)  # type: ignore[union-attr]
 
 
-_SECURE = codec(User("watcher", Secret(AUTH_KEY), Secret(PRIVACY_KEY)))
+_SECURE = codec(User("watcher", Key(AUTH_KEY), Key(PRIVACY_KEY)))
 _SECURE_ASKING = _SECURE.ask("get", [T], 0)
 _SECURE_MESSAGE = _SECURE_ASKING.message()
 

@@ -81,7 +81,10 @@ def _agent(args: argparse.Namespace) -> Agent:
 
     from clustertop.sources.secret import Secret
     from clustertop.sources.snmp import Agent
-    from clustertop.sources.snmp_message import Community, User
+    from clustertop.sources.snmp_message import Community, Key, User
+
+    def key(spec: str) -> Key:
+        return Key(Secret.from_spec(spec).reveal())
 
     host, port = _host(args.host)
     version = args.snmp or ("3" if args.user else "2c")
@@ -90,17 +93,17 @@ def _agent(args: argparse.Namespace) -> Agent:
         if not args.user:
             raise ValueError("SNMPv3 needs --user")
         who = User(
-            args.user, Secret.from_spec(args.auth_key) if args.auth_key else None,
-            Secret.from_spec(args.privacy_key) if args.privacy_key else None, args.auth_protocol.upper(),
+            args.user, key(args.auth_key) if args.auth_key else None,
+            key(args.privacy_key) if args.privacy_key else None, args.auth_protocol.upper(),
             args.privacy_protocol.upper(), args.context)
     elif args.user:
         raise ValueError("--user is for SNMPv3")
     elif args.community:
-        who = Community(Secret.from_spec(args.community), 1 if version == "1" else 2)
+        who = Community(key(args.community), 1 if version == "1" else 2)
     else:
         # Everybody's default is no secret.
         given = f"env:{COMMUNITY_VARIABLE}" if os.environ.get(COMMUNITY_VARIABLE) else ""
-        who = Community(Secret.from_spec(given) if given else Secret("public"), 1 if version == "1" else 2)
+        who = Community(key(given) if given else Key("public"), 1 if version == "1" else 2)
     return Agent(host, who, port, max(0.1, args.timeout), args.retries)
 
 

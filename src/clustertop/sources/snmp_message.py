@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, final
 
 from pyasn1.codec.ber import decoder, encoder
 from pyasn1.error import PyAsn1Error
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from clustertop.sources.oids import Oid, Value
-    from clustertop.sources.secret import Secret
 
 Kind = Literal["get", "next", "bulk"]
 
@@ -38,11 +37,37 @@ _STEPS = 5
 """Messages of a v3 request: discovery, time, the request, and two of them again after an engine restart."""
 
 
+@final
+class Key:
+    """A community or a key, revealed from where it is kept and in use; nothing that prints it shows it."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Key(***)"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Key) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash((Key, self._text))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a key does not leave the process")
+
+
 @dataclass(frozen=True, slots=True)
 class Community:
     """Who asks, in v1 and v2c."""
 
-    community: Secret
+    community: Key
     version: Literal[1, 2] = 2
 
 
@@ -55,8 +80,8 @@ class User:
     """
 
     name: str
-    auth: Secret | None = None
-    privacy: Secret | None = None
+    auth: Key | None = None
+    privacy: Key | None = None
     auth_protocol: str = "SHA256"
     privacy_protocol: str = "AES"
     context: str = ""

@@ -25,6 +25,7 @@ COMMANDS = {
     "probe": "run the node's probe here and print its raw frame",
     "doctor": "what would stop clustertop from working",
     "topology": "where every node hangs: rack, leaves, rail and pod, and which source says so",
+    "pdu-walk": "what a PDU says over SNMP, raw beside scaled",
     "config": "write, check or show the configuration",
 }
 _EPILOG = """\
@@ -41,7 +42,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _load(name: str) -> ModuleType:
-    return importlib.import_module(f"clustertop.commands.{name}")
+    return importlib.import_module(f"clustertop.commands.{name.replace('-', '_')}")
 
 
 def parser(command: str | None) -> argparse.ArgumentParser:

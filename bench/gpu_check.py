@@ -53,6 +53,7 @@ FIELDS = (
     Field("temp_mem", ("temperature/memory_temp",), slack=3),
     Field("temp_slowdown", ("temperature/gpu_temp_slow_threshold",)),
     Field("temp_shutdown", ("temperature/gpu_temp_max_threshold",)),
+    Field("temp_margin", ("temperature/gpu_temp_tlimit",), slack=6),
     Field("temp_mem_max", ("temperature/gpu_temp_max_mem_threshold",)),
     Field("sm_mhz", ("clocks/sm_clock",), slack=400),
     Field("mem_mhz", ("clocks/mem_clock",), slack=100),

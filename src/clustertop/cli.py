@@ -26,6 +26,7 @@ COMMANDS = {
     "doctor": "what would stop clustertop from working",
     "topology": "where every node hangs: rack, leaves, rail and pod, and which source says so",
     "rules": "the rules in force, where each value came from, and how late each can be",
+    "pdu-walk": "what a PDU says over SNMP, raw beside scaled",
     "config": "write, check or show the configuration",
 }
 _EPILOG = """\
@@ -42,7 +43,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _load(name: str) -> ModuleType:
-    return importlib.import_module(f"clustertop.commands.{name}")
+    return importlib.import_module(f"clustertop.commands.{name.replace('-', '_')}")
 
 
 def parser(command: str | None) -> argparse.ArgumentParser:

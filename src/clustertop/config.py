@@ -158,6 +158,9 @@ class HostOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     host: Annotated[str, _text("Host name or address to connect to. Empty: the node's name.")] = ""
     user: Annotated[str, _text("User to log in as. Empty: as for every node.")] = ""
     port: Annotated[int, _number("Port to connect to. 0: as for every node.", 0, 65535)] = 0
+    interval_seconds: Annotated[
+        float, _number("Time between two readings, as poll.interval_seconds. 0: as for every node.", 0, 3600)
+    ] = 0.0
 
 
 class Expect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -170,6 +173,7 @@ class Expect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     ] = ""
     width: Annotated[int | None, _text("PCIe lanes that the device must have: 1, 2, 4, 8, 16 or 32.")] = None
     gpus: Annotated[int | None, _text("GPUs that each node must have.")] = None
+    ports: Annotated[int | None, _text("RDMA ports that must be in use on each node.")] = None
 
 
 class LevelChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -491,6 +495,10 @@ def _check(loaded: Loaded, known_rules: Mapping[str, Rule] | None) -> None:
     for name in ("interval_seconds", "pcie_interval_seconds"):
         if getattr(config.poll, name) < 1 and not config.poll.unsafe:
             raise loaded.error(f"poll.{name}", "must be at least 1 second, or write unsafe = true beside it")
+    for name, host in config.host.items():
+        if 0 < host.interval_seconds < 1 and not config.poll.unsafe:
+            raise loaded.error(f"{dotted('host', name)}.interval_seconds",
+                               "must be at least 1 second, or write unsafe = true in [poll]")
     poll = config.poll
     if poll.stale_intervals <= poll.late_intervals:
         least = f"{poll.late_intervals:g}"
@@ -532,8 +540,8 @@ def _no_file(loaded: Loaded, key: str, path: str) -> ConfigError:
 def _check_expect(loaded: Loaded, key: str, expect: Expect) -> None:
     if expect.nodes and expect.group:
         raise loaded.error(f"{key}.group", "cannot stand beside nodes; write one of them")
-    if expect.width is None and expect.gpus is None:
-        raise loaded.error(key, "expects nothing; write gpus = 8, or device and width")
+    if expect.width is None and expect.gpus is None and expect.ports is None:
+        raise loaded.error(key, "expects nothing; write gpus = 8, ports = 8, or device and width")
     if expect.width is not None and expect.width not in (1, 2, 4, 8, 12, 16, 32):
         raise loaded.error(f"{key}.width", f"must be 1, 2, 4, 8, 12, 16 or 32 lanes, not {expect.width}")
     if expect.width is not None and not expect.device:
@@ -548,5 +556,6 @@ def _check_expect(loaded: Loaded, key: str, expect: Expect) -> None:
         )
     if expect.device and expect.width is None:
         raise loaded.error(f"{key}.width", "is missing beside device; write width = 16")
-    if expect.gpus is not None and not 0 <= expect.gpus <= 1024:
-        raise loaded.error(f"{key}.gpus", f"must be from 0 to 1024, not {expect.gpus}")
+    for name, count in (("gpus", expect.gpus), ("ports", expect.ports)):
+        if count is not None and not 0 <= count <= 1024:
+            raise loaded.error(f"{key}.{name}", f"must be from 0 to 1024, not {count}")

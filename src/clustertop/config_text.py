@@ -38,8 +38,8 @@ _NAMED_TEXT = {
     ),
 }
 _EXAMPLES = {
-    "host": {"host": "10.0.0.1", "user": "ops", "port": 2222},
-    "expect": {"nodes": "gpu[001-064]", "group": "a100", "device": "gpu", "width": 16, "gpus": 8},
+    "host": {"host": "10.0.0.1", "user": "ops", "port": 2222, "interval_seconds": 10.0},
+    "expect": {"nodes": "gpu[001-064]", "group": "a100", "device": "gpu", "width": 16, "gpus": 8, "ports": 8},
     "rules": {
         "enabled": False,
         "title": "nodes draw apart",

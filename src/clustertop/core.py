@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from clustertop.model import Alert, LinkEvent, NodeInfo
     from clustertop.rules.spec import Rule
     from clustertop.state import State
-    from clustertop.store.store import ExpectGpus, ExpectWidth
+    from clustertop.store.store import ExpectCount, ExpectWidth
     from clustertop.store.view import FleetView, Freshness
     from clustertop.wire.frame import Frame
 
@@ -72,12 +72,13 @@ class Core:
 
     def __init__(
         self, nodes: Sequence[NodeInfo], rules: Mapping[str, Rule], *, expect_width: ExpectWidth | None = None,
-        expect_gpus: ExpectGpus | None = None, freshness: Freshness | None = None, tap: Tap | None = None,
+        expect_gpus: ExpectCount | None = None, expect_ports: ExpectCount | None = None,
+        freshness: Freshness | None = None, tap: Tap | None = None,
         settle_seconds: float = SETTLE_SECONDS, resume_seconds: float = RESUME_SETTLE_SECONDS,
     ) -> None:
         self.store = Store(
-            nodes, expect_width or (lambda node, key, attrs: None), expect_gpus or (lambda node: None), freshness,
-            settle_seconds, Engine.growth(rules))
+            nodes, expect_width or (lambda node, key, attrs: None), expect_gpus or (lambda node: None),
+            expect_ports or (lambda node: None), freshness, settle_seconds, Engine.growth(rules))
         self.engine = Engine(rules, self.store.nodes, resume_seconds=resume_seconds)
         self.hands = Hands(rules)
         self.frames = 0

@@ -42,11 +42,13 @@ class Expectation:
     nodes: frozenset[str]
     """Names of the nodes it holds for."""
     device: str = ""
-    """``gpu``, ``nic``, ``nvme``, a PCI address or a model name; empty where only ``gpus`` is expected."""
+    """``gpu``, ``nic``, ``nvme``, a PCI address or a model name; empty where only a number is expected."""
     width: int | None = None
     """PCIe lanes."""
     gpus: int | None = None
     """Number of GPUs."""
+    ports: int | None = None
+    """Number of RDMA ports in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +266,7 @@ class _Book:
             rack=next((self._racks[spelling] for spelling in spellings if spelling in self._racks), ""),
             leaf=next((self._leaves[spelling] for spelling in spellings if spelling in self._leaves), ""),
             groups=tuple(dict.fromkeys(group for one in spellings for group in self._groups.get(one, ()))),
+            interval_seconds=override.interval_seconds if override else 0.0,
         )
 
     def rule_nodes(
@@ -314,6 +317,7 @@ class _Book:
                 device=expect.device,
                 width=expect.width,
                 gpus=expect.gpus,
+                ports=expect.ports,
             )
 
     def _with_file(self, targets: list[Target], path: str | Path) -> tuple[list[Target], list[str]]:

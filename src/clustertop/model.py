@@ -79,6 +79,8 @@ class NodeInfo:
     rack: str = ""
     leaf: str = ""
     groups: tuple[str, ...] = ()
+    interval_seconds: float = 0.0
+    """Between two readings of it; 0: as of every node."""
 
     @property
     def target(self) -> str:

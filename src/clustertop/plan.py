@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from clustertop.model import Transition
     from clustertop.released import ReleasedNodes
     from clustertop.rules.spec import Rule
-    from clustertop.store.store import ExpectGpus, ExpectWidth
+    from clustertop.store.store import ExpectCount, ExpectWidth
     from clustertop.store.view import Freshness
     from clustertop.wire.transport import PollSettings
 
@@ -41,7 +41,8 @@ class Plan:
     settings: PollSettings
     rules: Mapping[str, Rule]
     expect_width: ExpectWidth | None = None
-    expect_gpus: ExpectGpus | None = None
+    expect_gpus: ExpectCount | None = None
+    expect_ports: ExpectCount | None = None
     freshness: Freshness | None = None
     released: ReleasedNodes | None = None
     """Where it is kept which nodes' GPUs the operator had let go; None: only for the length of the session."""

@@ -68,6 +68,7 @@ class _Expect(msgspec.Struct, frozen=True):
     device: str = ""
     width: int | None = None
     gpus: int | None = None
+    ports: int | None = None
 
 
 class _Kind(msgspec.Struct, frozen=True):
@@ -234,7 +235,7 @@ def _header(plan: Plan) -> Header:
     return Header(
         "recording", VERSION, __version__, time.time(),
         tuple(_Node(node.name, node.rack, node.leaf, node.groups) for node in inventory.nodes),
-        tuple(_Expect(sorted(one.nodes), one.device, one.width, one.gpus) for one in inventory.expectations),
+        tuple(_Expect(sorted(one.nodes), one.device, one.width, one.gpus, one.ports) for one in inventory.expectations),
         dict(plan.rules), freshness.late_intervals, freshness.stale_intervals, plan.settle_seconds,
         plan.resume_seconds,
     )
@@ -299,7 +300,7 @@ class Recording:
         """The nodes as they were."""
         nodes = tuple(NodeInfo(node.name, rack=node.rack, leaf=node.leaf, groups=node.groups)
                       for node in self.header.nodes)
-        expectations = tuple(Expectation(frozenset(one.nodes), one.device, one.width, one.gpus)
+        expectations = tuple(Expectation(frozenset(one.nodes), one.device, one.width, one.gpus, one.ports)
                              for one in self.header.expect)
         return Inventory(nodes, expectations=expectations, index={node.name: at for at, node in enumerate(nodes)})
 

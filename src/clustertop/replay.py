@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from clustertop.core import Core, Snapshot
 from clustertop.record import Recording, play
 from clustertop.session import OwnMeter
-from clustertop.settings import expect_gpus, expect_width
+from clustertop.settings import expect_gpus, expect_ports, expect_width
 from clustertop.store.view import Freshness
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def replay_core(recording: Recording) -> Core:
     """A core with the nodes, expectations and rules of *recording*."""
     header, inventory = recording.header, recording.inventory
     return Core(inventory.nodes, header.rules, expect_width=expect_width(inventory), expect_gpus=expect_gpus(inventory),
+                expect_ports=expect_ports(inventory),
                 freshness=Freshness(header.late_intervals, header.stale_intervals),
                 settle_seconds=header.settle_seconds, resume_seconds=header.resume_seconds)
 

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from clustertop.store.view import FleetView
 
 EXIT_OK, EXIT_WARNING, EXIT_CRITICAL, EXIT_UNKNOWN = 0, 1, 2, 3
-SECTIONS = (("gpu", "GPU"), ("pcie", "PCIe"), ("port", "RDMA"), ("node", "nodes"), ("net", "network"))
+SECTIONS = (("gpu", "GPU"), ("pcie", "PCIe"), ("port", "RDMA"), ("node", "nodes"), ("net", "network"),
+            ("disk", "file systems"))
 READING_RULES = frozenset({"node_unreachable", "node_stale", "probe_hung", "group_failed", "group_stale"})
 """Rules that say that something could not be read, not that it is bad."""
 

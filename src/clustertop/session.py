@@ -81,7 +81,8 @@ class Session:
         self.title = plan.title
         self._tap = tap
         self.core = Core(plan.inventory.nodes, plan.rules, expect_width=plan.expect_width,
-                         expect_gpus=plan.expect_gpus, freshness=plan.freshness, tap=tap,
+                         expect_gpus=plan.expect_gpus, expect_ports=plan.expect_ports,
+                         freshness=plan.freshness, tap=tap,
                          settle_seconds=plan.settle_seconds, resume_seconds=plan.resume_seconds)
         self._clock = clock or SystemClock()
         self._tick = tick_seconds or usual_tick_seconds(len(plan.inventory.nodes))

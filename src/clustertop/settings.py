@@ -68,6 +68,15 @@ def expect_gpus(inventory: Inventory) -> Callable[[NodeInfo], int | None]:
     return lambda node: wanted.get(node.name)
 
 
+def expect_ports(inventory: Inventory) -> Callable[[NodeInfo], int | None]:
+    """Return what tells how many RDMA ports of a node must be in use; the last ``[[expect]]`` that says so holds."""
+    wanted: dict[str, int] = {}
+    for expect in inventory.expectations:
+        if expect.ports is not None:
+            wanted.update(dict.fromkeys(expect.nodes, expect.ports))
+    return lambda node: wanted.get(node.name)
+
+
 def expect_width(inventory: Inventory) -> Callable[[NodeInfo, str, Mapping[str, object]], float | None]:
     """Return what tells how many PCIe lanes a device must have, by node, PCI address and attributes.
 

@@ -226,7 +226,7 @@ def test_every_column_is_one_that_the_console_reads_and_the_probe_sends() -> Non
     assert sizes["pcie"] == 51
     # What the simulated card does not have, and the time of an Xid that did not come.
     lacking = {"power_instant_watts", "retired_pages_corrected_total", "retired_pages_uncorrected_total",
-               "page_retirement_pending", "fan_ratio", "xid_time_seconds"}
+               "page_retirement_pending", "fan_ratio", "xid_time_seconds", "temperature_limit_margin_celsius"}
     # Not one of the values is out of the range that the console takes for possible.
     table = snapshot.view.tables["gpu"]
     for metric in table.spec.metrics:

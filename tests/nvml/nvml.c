@@ -525,6 +525,15 @@ nvmlReturn_t nvmlDeviceGetTemperatureThreshold(void *device, int which, unsigned
     return 0;
 }
 
+typedef struct { unsigned version; int margin; } nvmlMarginTemperature_t;
+
+nvmlReturn_t nvmlDeviceGetMarginTemperature(void *device, nvmlMarginTemperature_t *out) {
+    ENTER(GPU(device));
+    if (out->version != 0x1000008) return 2;
+    out->margin = (int)get(GPU(device), "temp_margin", 29);
+    return 0;
+}
+
 nvmlReturn_t nvmlDeviceGetClockInfo(void *device, int which, unsigned *out) {
     ENTER(GPU(device));
     *out = which == 2 ? (unsigned)get(GPU(device), "mem_mhz", 2619) : (unsigned)get(GPU(device), "sm_mhz", 1755);

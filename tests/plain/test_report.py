@@ -158,7 +158,7 @@ class TestText:
 
     def test_a_kind_that_no_node_has_is_said_once_and_is_not_ok(self) -> None:
         lines = report.lines(look({"gpu": gpus({}, {})}, {"gpu": gpus({}, {})}))
-        assert sum("RDMA" in line for line in lines) == 2, "the ports, and the node's ports together"
+        assert sum("RDMA" in line for line in lines) == 3, "the ports, the node's ports together, and how many there must be"
         assert "  RDMA: none seen (11 rules)" in lines
         assert not any(line.startswith("RDMA: ok") for line in lines)
 

@@ -69,7 +69,7 @@ async def servers(folder: Path, *scripts: Script) -> AsyncIterator[tuple[list[No
             found = re.search(rb"^n=([0-9a-f]{16})$", text, re.MULTILINE)
             assert found is not None
             served = Served(process, found[1].decode())
-            served.send(b"@@CT1 %s ready 3.9.1@@\n" % found[1])
+            served.send(b"@@CT1 %s ready 3.8.1@@\n" % found[1])
             await process.stdin.readexactly(json.loads(await process.stdin.readline())["z"])
             with contextlib.suppress(BrokenPipeError, ConnectionError, asyncssh.Error):
                 await script(served)

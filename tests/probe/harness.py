@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NONCE = "0123456789abcdef"
 VERSIONS = ("3.6", "3.8", "3.11", "3.13")
-FAST = {"gpu": 0.1, "rdma": 0.1, "host": 0.1, "pcie": 0.1}
+FAST = {"gpu": 0.1, "rdma": 0.1, "host": 0.1, "pcie": 0.1, "net": 0.1, "disk": 0.1}
 
 
 def interpreter(version: str) -> str:
@@ -51,6 +51,7 @@ class Values:
         self.base: dict[str, dict[int, Any]] = {}
         self.now: dict[str, dict[int, Any]] = {}
         self.errors: dict[str, str] = {}
+        self.tables: dict[str, set[str]] = {}
         self.facts: dict[str, Any] = {}
 
     def take(self, frame: Frame) -> None:
@@ -59,9 +60,11 @@ class Values:
         if frame.full:
             self.rows, self.columns, self.base, self.attrs = {}, {}, {}, {}
             self.facts = dict(frame.h or {})
-        self.now = {name: dict(cells) for name, cells in self.base.items()}
-        self.errors = {}
-        for group in frame.g.values():
+        old = {name for key, group in frame.g.items() if group.o for name in self.tables.get(key, ())}
+        self.now = {name: self.now[name] if name in old else dict(cells) for name, cells in self.base.items()}
+        self.errors = {name: words for name, words in self.errors.items() if name in old}
+        for key, group in frame.g.items():
+            self.tables.setdefault(key, set()).update(group.tb)
             for name, table in group.tb.items():
                 cells: dict[int, Any] = {}
                 at = 0

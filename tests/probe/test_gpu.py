@@ -59,7 +59,7 @@ def test_eight_gpus_with_every_column(watch: Callable[..., Run]) -> None:
         "util": 97, "mem_util": 41, "mem_used": 61203283968, "mem_total": 85520809984, "power_mw": 512000,
         "temp": 58, "temp_mem": 74, "sm_mhz": 1755, "mem_mhz": 2619, "reasons": 0, "pstate": 0, "pcie_gen": 5,
         "pcie_width": 16, "pcie_replays": 0, "ecc_cor": 0, "ecc_unc": 0, "power_limit_mw": 700000,
-        "temp_slowdown": 87, "temp_shutdown": 92, "temp_mem_max": 95, "pcie_gen_max": 5, "pcie_gen_devmax": 5,
+        "temp_slowdown": 87, "temp_shutdown": 92, "temp_mem_max": 95, "temp_margin": 29, "pcie_gen_max": 5, "pcie_gen_devmax": 5,
         "pcie_width_max": 16, "sm_mhz_max": 1980, "bar1_total": 137438953472, "persistence": 1, "mig": 0,
         "ecc_mode": 1, "remap_cor": 0, "remap_unc": 0, "remap_pending": 0, "remap_failed": 0,
         "power_instant_mw": 498000, "nvlink_crc_flit": 0, "nvlink_crc_data": 0, "nvlink_replays": 0,

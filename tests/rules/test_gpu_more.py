@@ -109,6 +109,21 @@ class TestXids:
         assert all(xid.XIDS[code].level == xid.CRITICAL for code in (48, 64, 79, 92, 94, 95, 119, 120))
 
 
+class TestMargin:
+    def test_a_card_that_keeps_its_limits_to_itself_is_judged_by_its_own_margin(self) -> None:
+        fleet = Fleet()
+        keeps = {"temp_slowdown": Err("Not Supported"), "temp": 81}
+        for margin in (26, 26, 4, 4):
+            fleet.step(gpu=gpus({**keeps, "temp_margin": margin}, {"temp": 83, "temp_margin": 50}, {**keeps, "temp_margin": Err("Not Supported")}))
+        assert [fleet["gpu"].value("temperature_margin_celsius", row) for row in range(3)] == [4, 4, None]
+        assert [(change.thing.label[:5], change.severity, change.message) for change in fleet.seen] == [
+            ("GPU 1", Severity.WARNING, "83 °C, slowdown at 87 °C"),
+            ("GPU 0", Severity.WARNING, "81 °C, 4 °C from its own limit")]
+        for _ in range(2):
+            fleet.step(gpu=gpus({**keeps, "temp_margin": -2}, {}, keeps))
+        assert fleet.seen[-1].severity == Severity.CRITICAL
+
+
 class TestStalled:
     def play(self, *changes: dict[str, Any], seconds: int = 70) -> Fleet:
         fleet = Fleet()

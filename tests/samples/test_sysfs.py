@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from clustertop.probe.files import Call, Tree
 from samples.lab import Lab, load, unpack
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "samples"
@@ -107,6 +108,33 @@ def test_right_readings_of_the_pcie_samples(
     lab = laid(SHARED / "pcie/sysfs", name, tmp_path)
     assert lab.value("pcie", device, "width_lanes") == width
     assert lab.value("pcie", device, "width_max_lanes") == most
+
+
+@pytest.mark.parametrize(("name", "links"), [("gcm-a100-healthy", 111), ("gcm-storage-downlink", None)])
+def test_links_of_the_pcie_samples_are_all_read(name: str, links: int | None, tmp_path: Path) -> None:
+    """Nothing but the link stands in these files: the probe reads such a tree file by file."""
+    path = SHARED / f"pcie/sysfs/{name}.sysfs.json"
+    if not path.is_file():
+        pytest.skip("needs the recorded samples")
+    sample = {file: text for file, text in load(path).items() if file.endswith("current_link_width")}
+    tree = Tree(str(unpack(load(path), tmp_path / "tree")), Call())
+    cells = [tree.cell(file.lstrip("/")) for file in sample]
+    assert links in (None, len(cells))
+    assert all(cell in (1, 2, 4, 8, 16) for cell in cells)
+
+
+def test_a_root_port_with_nothing_of_ours_below_it_is_read_but_not_watched(tmp_path: Path) -> None:
+    """Its x8 of x16 may well be the card below it, and costs no GPU, adapter or drive a lane."""
+    lab = laid(SHARED / "pcie/sysfs", "procfs-fixtures", tmp_path)
+    assert "0000:00:03.0" not in lab.table("pcie").keys
+    tree = Tree(str(tmp_path / "tree"), Call())
+    base = "sys/bus/pci/devices/0000:00:03.0"
+    assert [tree.cell(f"{base}/{name}_link_width") for name in ("current", "max")] == [8, 16]
+
+
+def test_an_aer_total_is_its_own_line_and_not_the_sum(tmp_path: Path) -> None:
+    lab = laid(SHARED / "pcie/sysfs", "procfs-fixtures", tmp_path)
+    assert lab.value("pcie", "0000:00:1f.6", "aer_correctable_total") == 9
 
 
 def test_without_maxima_no_width_is_judged(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from clustertop.probe.rdma import Rdma
 from clustertop.wire import shprobe
 from fleets import until
 from shprobe.wired import ANSWERS, SHELLS, Wired, alive, node_tree, shell, stand_in
+from sleepers import Sleeper
 
 FAILS = 'echo "Failed to initialize NVML: Driver/library version mismatch"\nexit 18\n'
 ONE_LOST = """
@@ -190,6 +191,26 @@ async def test_a_node_without_devices_and_one_without_nvidia_smi(tmp_path: Path,
         assert node.state("gpu") == ("error", "an NVIDIA device is there, but no nvidia-smi in PATH")
 
 
+async def test_g4_where_an_nvidia_smi_hangs_already_no_second_one_is_started(command: tuple[str, ...], tmp_path: Path) -> None:
+    """G4a: after a reconnect, or another console's: it is found by its state in /proc, and named."""
+    tree = node_tree(tmp_path / "node", f"echo x >>{tmp_path}/ran\n{ANSWERS}")
+    Sleeper(tree, 4242, age=312).fall_asleep()
+    Sleeper(tree, 4243, age=312, comm="dd").fall_asleep()
+    Sleeper(tree, 4244, age=12).fall_asleep()
+    async with Wired(command, tree.root) as node:
+        node.talk.request({"do": "every", "group": "gpu", "seconds": 0.2})
+        await node.read("gpu", times=2)
+        assert node.state("gpu") == (
+            "hung", "nvidia-smi hangs in the kernel on the node (pid 4242, started 312 s ago)")
+        assert not (tmp_path / "ran").exists()
+        assert node.core.snapshot is not None
+        assert [alert.rule for alert in node.core.snapshot.alerts] == ["probe_hung"]
+        await node.read("rdma", "host", "pcie", times=node.readings("rdma") + 1)
+        Sleeper(tree, 4242, age=312).wake()
+        await until(lambda: node.state("gpu")[0] == "ok", 20)
+        assert node.view()["gpu"].value("utilization_ratio", 0) == 0.97
+
+
 async def test_a_full_frame_on_request(tmp_path: Path) -> None:
     tree = node_tree(tmp_path / "node")
     async with Wired(shell("dash"), tree.root) as node:
@@ -231,7 +252,7 @@ def test_the_script_is_small_plain_and_in_step_with_the_probe() -> None:
     assert "<<" not in text, "a here document is a temporary file"
     assert "@@CT1 0123" not in text, "a shell that echoes its input is no answer"
     patterns = text[text.index("unicast_*") : text.index("esac", text.index("unicast_*"))]
-    seldom = [part.strip(" )\n").removesuffix("*") for line in patterns.split("continue ;;") for part in line.split("|")]
+    seldom = [part.strip(" )\n").removeprefix("*/").removesuffix("*") for line in patterns.split("continue ;;") for part in line.split("|")]
     assert sorted(filter(None, seldom)) == sorted(rdma_probe._SELDOM)
     assert shprobe.script("n", "/a b'c/").startswith(b"n=n\nR='/a b'\"'\"'c'\n")
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clustertop.signals.pcie import CONFIGURED, NO_MODEL, OWN, PEERS, expected_by, expected_widths
+from clustertop.signals.pcie import CONFIGURED, LEAST_LANES, NO_MODEL, OWN, PEERS, expected_by, expected_widths
 
 WIDTHS = st.sampled_from([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, float("nan")])
 
@@ -47,6 +47,14 @@ def test_A10_A11_it_is_said_what_the_expectation_goes_by() -> None:  # noqa: N80
     # A device that does not tell its maximum has one peer all the same; one alone that does not has nothing.
     assert by([0, 0], [nan, 16.0], [nan, nan]) == [PEERS, OWN]
     assert np.isnan(by([0], [nan], [nan])).all()
+    # What is too narrow to be judged goes by nothing, unless the operator says so.
+    assert np.array_equal(by([0, 0, 1], [2.0, 2.0, 1.0], [nan, 2.0, nan]), [nan, CONFIGURED, nan], equal_nan=True)
+
+
+def test_links_of_one_or_two_lanes_are_judged_only_where_the_operator_says_so() -> None:
+    nan = float("nan")
+    assert np.array_equal(expect([0, 0, 1, 2], [2.0, 2.0, 1.0, 4.0]), [nan, nan, nan, 4.0], equal_nan=True)
+    assert expect([0, 1], [2.0, 4.0], [2.0, nan]) == [2.0, 4.0]
 
 
 def test_nothing_known_is_unknown() -> None:
@@ -64,4 +72,5 @@ def test_agrees_with_counting_one_by_one(devices: list[tuple[int, float]]) -> No
     want = [max(counts[model], key=lambda width: (counts[model][width], width)) if model in counts else own
             for model, own in devices]
     got = expect([model for model, _ in devices], [width for _, width in devices])
+    want = [width if width >= LEAST_LANES else float("nan") for width in want]
     assert np.array_equal(got, want, equal_nan=True)

@@ -174,6 +174,16 @@ async def test_b6_a_bond_is_told_by_what_the_node_says_and_never_by_a_name() -> 
     assert "bonded bond7: the traffic is that of all its members" in shown
 
 
+async def test_b6_a_port_that_is_only_a_member_has_its_own_traffic() -> None:
+    fleet = Fleet()
+    for _ in range(2):
+        fleet.step(port=wires({"mlx5_0": {"bond": "bond7", "netdev": "st0", "netdevs": ["st0"]}}, {}))
+    assert "bonded bond7: the traffic is that of st0 alone" in await page(fleet, "5")
+    for _ in range(2):
+        fleet.step(port=wires({"mlx5_0": {"bond": "bond7", "netdev": "st0", "netdevs": ["st0", "st1"]}}, {}))
+    assert "bonded bond7: the traffic is that of all its members" in await page(fleet, "5")
+
+
 async def test_counters_that_nobody_has_classified_are_named_and_not_judged() -> None:
     fleet = Fleet()
     for _ in range(2):

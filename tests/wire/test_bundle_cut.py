@@ -51,3 +51,36 @@ def test_it_is_half_of_the_whole() -> None:
 
     whole = len(Path(pynvml.__file__).read_text("utf-8"))
     assert len(carried()["pynvml"]) < 0.6 * whole
+
+
+def test_docstrings_and_comments_stay_behind_and_lines_keep_their_numbers() -> None:
+    source = '''"""Doc."""
+A = """text
+# not a comment
+"""
+"""About A."""
+
+
+class B:
+    """Doc
+    of B."""
+
+    x = 1  # stays
+    # goes
+    def f(self):
+        """Only a docstring."""
+        # goes
+    def g(self): "on one line"
+'''
+    got = bundle.lean(source)
+    assert got.count("\n") == source.count("\n")
+    space: dict[str, object] = {}
+    exec(compile(got, "lean", "exec"), space)
+    assert space["A"] == "text\n# not a comment\n"
+    assert "Doc" not in got
+    assert "goes" not in got
+    assert got.splitlines()[10] == source.splitlines()[10]
+    assert got.splitlines()[-1] == source.splitlines()[-1]
+    for name, text in carried().items():
+        compile(text, name, "exec")
+    assert '"""Group ``host``' not in carried()["clustertop_probe.host"]

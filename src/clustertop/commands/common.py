@@ -62,7 +62,7 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
     from clustertop.released import ReleasedNodes
     from clustertop.rules.configured import in_force, scoped
     from clustertop.rules.spec import builtin
-    from clustertop.settings import expect_gpus, expect_width, poll_settings
+    from clustertop.settings import expect_gpus, expect_ports, expect_width, poll_settings
     from clustertop.state import default_path
     from clustertop.store.view import Freshness
     from clustertop.topology_files import fill
@@ -78,7 +78,7 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
     state, alerts = _state(args.state, loaded, default_path), loaded.config.alerts
     plan = Plan(
         inventory, poll_settings(loaded), scoped(rules, inventory.rule_nodes), expect_width(inventory),
-        expect_gpus(inventory), Freshness(poll.late_intervals, poll.stale_intervals),
+        expect_gpus(inventory), expect_ports(inventory), Freshness(poll.late_intervals, poll.stale_intervals),
         released=ReleasedNodes.usual(), notes=tuple(notes), outlets=outlets(loaded, state), state=state,
         settle_seconds=alerts.settle_seconds, resume_seconds=alerts.resume_seconds,
         accept_seconds=alerts.accept_seconds, origins=rules.origins)

@@ -35,8 +35,10 @@ def run(args: argparse.Namespace) -> int:
         return 2
     # Imported here: the other commands' --help must not wait for it.
     from clustertop.probe import loop
+    from clustertop.signals.ethtool_catalogue import patterns
 
-    settings = {"root": args.root, "nvml": str(Path(args.nvml).resolve()) if args.nvml else ""}
+    nvml = str(Path(args.nvml).resolve()) if args.nvml else ""
+    settings = {"root": args.root, "nvml": nvml, "statistics": patterns()}
     if not args.once:
         return loop.main(settings)
     text = loop.Probe(settings).once().decode("ascii")

@@ -31,7 +31,8 @@ SM_MHZ_MAX = 1980
 GPU_MOVING = ("util", "mem_util", "mem_used", "power_mw", "temp", "temp_mem", "sm_mhz", "reasons")
 GPU_FIXED = (
     "mem_total", "mem_mhz", "pstate", "pcie_gen", "pcie_width", "pcie_replays", "ecc_cor", "ecc_unc", "power_limit_mw",
-    "temp_slowdown", "temp_shutdown", "temp_mem_max", "pcie_gen_max", "pcie_gen_devmax", "pcie_width_max",
+    "temp_slowdown", "temp_shutdown", "temp_mem_max", "temp_margin", "pcie_gen_max", "pcie_gen_devmax",
+    "pcie_width_max",
     "sm_mhz_max", "bar1_total", "persistence", "mig", "ecc_mode", "remap_cor", "remap_unc", "remap_pending",
     "remap_failed", "power_instant_mw", "ecc_cor_all", "ecc_unc_all", "retired_cor", "retired_unc", "retired_pending",
     "nvlink_links", "nvlink_up", "nvlink_crc_flit", "nvlink_crc_data", "nvlink_replays", "nvlink_recoveries", "fan",
@@ -174,7 +175,7 @@ def _gpus(machine: Machine, rng: random.Random, *, idle: bool) -> None:
         "nvlink_links": 18, "nvlink_up": 18, "nvlink_crc_flit": 0, "nvlink_crc_data": 0, "nvlink_replays": 0,
         "nvlink_recoveries": 0, "mig_instances": 0, "xid": 0, "xid_time": None, "xid_count": 0, "xids": "",
     }  # fmt: skip
-    for column in ("power_instant_mw", "retired_cor", "retired_unc", "retired_pending", "fan"):
+    for column in ("temp_margin", "power_instant_mw", "retired_cor", "retired_unc", "retired_pending", "fan"):
         fixed[column] = Err("Not Supported")
     machine.gpu_fixed = [fixed[column] for column in GPU_FIXED for _ in range(GPUS)]
 

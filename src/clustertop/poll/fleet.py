@@ -93,7 +93,7 @@ class Fleet:
         spread = min(settings.interval_seconds, START_SPREAD_SECONDS * len(self._nodes))
         for index, node in enumerate(self._nodes):
             link = NodeLink(
-                index, self._maker(node, self._dialer_of(node)), settings, self._sink, self._clock, self._rng,
+                index, self._maker(node, self._dialer_of(node)), settings.of(node), self._sink, self._clock, self._rng,
                 inbox, self._more(node),
             )
             self.links.append(link)
@@ -153,7 +153,7 @@ class Fleet:
     def _maker(self, node: NodeInfo, dialer: Dialer) -> Callable[[Receiver, Callable[[], None]], Transport]:
         def make(receiver: Receiver, started: Callable[[], None]) -> Transport:
             if node.host == LOCAL_HOST:
-                return LocalTransport(self._settings, receiver, started, self._body)
+                return LocalTransport(self._settings.of(node), receiver, started, self._body)
             return SshTransport(node, dialer, receiver, started, self._body)
 
         return make

@@ -15,7 +15,7 @@ PCI_ADDRESS = re.compile(r"^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional, Tuple, Union
+    from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 
     from .frames import Attr, Cell, Table
 
@@ -109,6 +109,23 @@ class Tree(object):
         finally:
             os.close(fd)
 
+    def again(self, name: str, limit: int) -> bytes:
+        """As :meth:`read`, for a file that is read every tick."""
+        entry = self._open.get(name)
+        if entry is not None and not self._replaced:
+            self.call.what = name
+            try:
+                return os.pread(entry[0], limit, 0)
+            except OSError:
+                self.forget(name)
+        if self._replaced or len(self._open) >= self._keep:
+            return self.read(name, limit)
+        path = self.root + "/" + name
+        self.call.what = path
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        self._open[name] = [fd, b"", None]
+        return os.pread(fd, limit, 0)
+
     def text(self, name: str) -> str:
         """Return a file's text without blanks around it; empty where it cannot be read."""
         try:
@@ -140,6 +157,30 @@ class Tree(object):
             # The device may have gone, or gone and come back: what the name says now is what counts.
             self.forget(name)
             return self._first(name)
+
+    def hots(self, names: "List[Optional[str]]", places: "Iterable[int]", cells: "List[Cell]") -> bool:
+        """Put :meth:`hot` of the *names* at *places* into *cells*; True where one has become unreadable."""
+        find, pread, call, replaced = self._open.get, os.pread, self.call, self._replaced
+        worse = False
+        for place in places:
+            name = names[place]
+            if name is None:
+                continue
+            entry = None if replaced else find(name)
+            if entry is not None:
+                call.what = name
+                try:
+                    data = pread(entry[0], SMALL, 0)
+                    if data != entry[1]:
+                        entry[1:] = data, value(data)
+                    cells[place] = entry[2]
+                    continue
+                except OSError:
+                    pass
+            before = cells[place]
+            cells[place] = cell = self.hot(name)
+            worse = worse or (isinstance(cell, Err) and not isinstance(before, Err))
+        return worse
 
     def _first(self, name: str) -> "Cell":
         if len(self._open) >= self._keep:

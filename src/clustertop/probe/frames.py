@@ -14,8 +14,12 @@ MAX_TEXT = 512
 MAX_LINE = 1 << 20
 """Longest payload that a console reads, in bytes."""
 
+REPEATS = 2
+"""A reading's tables are in so many frames; a group that is read seldom does not repeat them in each."""
+
 _BIG = 1 << 64
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_DUMPS = json.JSONEncoder(separators=(",", ":")).encode
 _MARKS = "@@CT1 {0} {1} {0} CT1@@\n"
 
 TYPE_CHECKING = False
@@ -135,6 +139,8 @@ class Encoder(object):
         self._base_t = 0.0
         self._tables: "Dict[Tuple[str, str], Table]" = {}
         self._facts: "Dict[str, Attr]" = {}
+        self._sent: "Dict[str, Tuple[Dict[str, Table], int, int]]" = {}
+        """By group: tables and number of the reading that was sent last, and in how many frames it was."""
         self._wanted = True
 
     def want_full(self) -> None:
@@ -187,6 +193,14 @@ class Encoder(object):
             part["w"] = _plain(group.w)
         if group.e:
             part["e"] = _plain(group.e)
+        tables, number, times = self._sent.get(g, ({}, 0, 0))
+        times = times + 1 if tables is group.tables and number == group.n and not full else 1
+        self._sent[g] = group.tables, group.n, times
+        if times > REPEATS and tables:
+            part["o"] = 1
+            if group.st == "ok":
+                part.pop("ms", None)
+            return part
         tb = {}
         for name, table in group.tables.items():
             coded = encode_table(table, None if full else self._tables[(g, name)])
@@ -255,14 +269,14 @@ def line(frame: "Dict[str, Any]", nonce: str, max_line: int = MAX_LINE) -> bytes
 
     Where it is longer than *max_line* bytes, the largest groups go without their tables and say so.
     """
-    text = json.dumps(frame, separators=(",", ":"))
+    text = _DUMPS(frame)
     if len(text) > max_line:
         frame = dict(frame, g=dict(frame["g"]))
         sizes = sorted((len(json.dumps(part)), g) for g, part in frame["g"].items())
         while len(text) > max_line and sizes:
             g = sizes.pop()[1]
             frame["g"][g] = dict(frame["g"][g], tb={}, st="error", e="more than a frame can carry")
-            text = json.dumps(frame, separators=(",", ":"))
+            text = _DUMPS(frame)
     return (_MARKS.format(nonce, text) if nonce else text + "\n").encode("ascii")
 
 

@@ -9,6 +9,7 @@ import linecache
 import time
 
 from . import gpu_fields as fields
+from . import stuck
 from .files import Reading
 from .frames import Err, Table
 from .gpu_fields import FUNCTION_NOT_FOUND, GPU_IS_LOST, LACKS, NOT_SUPPORTED, RESTART, SPECS
@@ -243,6 +244,10 @@ class Gpus(object):
         pynvml.nvmlLib = library
         if first:
             _give_back(ctypes)
+            stuck.mark_thread(ctypes)
+        hangs = stuck.found(self._tree) if first or self._state[0] != "ok" else ""
+        if hangs:
+            return ("hung", hangs)
         try:
             self._ask("nvmlInit", -1)
         except pynvml.NVMLError as error:

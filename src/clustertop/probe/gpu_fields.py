@@ -73,6 +73,8 @@ SPECS: "Tuple[Spec, ...]" = (
     (("pcie_replays",), ("nvmlDeviceGetPcieReplayCounter",), (), None, SELDOM),
     (("ecc_cor",), ("nvmlDeviceGetTotalEccErrors",), (CORRECTED, VOLATILE), None, SELDOM),
     (("ecc_unc",), ("nvmlDeviceGetTotalEccErrors",), (UNCORRECTED, VOLATILE), None, SELDOM),
+    # Cards from Hopper on tell how far their hottest part is from its limit, and no longer where the limits are.
+    (("temp_margin",), ("nvmlDeviceGetMarginTemperature",), (), None, SELDOM),
     (
         ("nvlink_crc_flit", "nvlink_crc_data", "nvlink_replays", "nvlink_recoveries"),
         (FIELDS,),

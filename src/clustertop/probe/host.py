@@ -4,31 +4,29 @@ import functools
 import os
 import sys
 
+from . import interfaces
 from .files import Reading, reason
 from .frames import Err, Table
 from .jobs import Jobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Tuple
+    from typing import Callable, Dict, List
 
     from .files import Tree
     from .frames import Attr, Cell, Row
 
 RELIST_SECONDS = 60.0
 SELDOM_SECONDS = 10.0
-MAX_VIRTUAL = 64
-"""Most interfaces without a PCI function that are read: a node full of containers has hundreds."""
-_CONTAINER = ("veth", "cali", "lxc")
 
-_NODE = (
+NODE_COLUMNS = (
     "ncpu", "cpu_total", "cpu_idle", "load1", "load5", "load15", "mem_total", "mem_available", "swap_total",
     "swap_free", "uptime", "psi_cpu", "psi_mem", "psi_io",
 )  # fmt: skip
 _STATISTICS = (
     "rx_bytes", "tx_bytes", "rx_packets", "tx_packets", "rx_errors", "tx_errors", "rx_dropped", "tx_dropped",
 )  # fmt: skip
-_NET = _STATISTICS + ("carrier_changes", "speed_mbps", "mtu", "operstate")
+NET_COLUMNS = _STATISTICS + ("carrier_changes", "speed_mbps", "mtu", "operstate")
 _MEMORY = (b"MemTotal:", b"MemAvailable:", b"SwapTotal:", b"SwapFree:")
 
 
@@ -53,7 +51,7 @@ class Host(object):
         if now - self._looked >= SELDOM_SECONDS:
             self._looked = now
             self._look(now)
-        node = Table([("", self._jobs.attrs(now))], list(_NODE), self._node())
+        node = Table([("", self._jobs.attrs(now))], list(NODE_COLUMNS), self._node())
         return Reading({"node": node, "net": self._net()}, facts=self._facts)
 
     def close(self) -> None:
@@ -65,7 +63,7 @@ class Host(object):
         tree = self._tree
         again = False
         try:
-            found = [name for name in tree.names("sys/class/net") if not name.startswith("veth")]
+            found = interfaces.names(tree)
             self._error = ""
         except OSError as error:
             found = self._found
@@ -98,30 +96,12 @@ class Host(object):
         self._ncpu = _cpus(tree)
 
     def _relist(self, names: "List[str]") -> None:
-        tree = self._tree
-        rows: "List[Tuple[str, Row]]" = []
-        virtual = 0
-        for name in names:
-            base = "sys/class/net/" + name
-            if not tree.is_dir(base):
-                continue
-            pci = tree.behind(base + "/device")
-            if not pci:
-                virtual += 1
-                if name.startswith(_CONTAINER) or virtual > MAX_VIRTUAL:
-                    continue
-            attrs: "Dict[str, Attr]" = {"name": name, "phys": bool(pci)}
-            driver = tree.base(base + "/device/driver")
-            if pci:
-                attrs["pci"] = pci
-            if driver:
-                attrs["driver"] = driver
-            rows.append((name, (pci + "/" + name if pci else name, attrs)))
+        rows = interfaces.listed(self._tree, names)
         listed = [row for _, row in rows]
         if listed != self._rows:
             self._rows = listed
             self._names = [name for name, _ in rows]
-            tree.forget()
+            self._tree.forget()
 
     def _net(self) -> Table:
         tree = self._tree
@@ -135,15 +115,15 @@ class Host(object):
         cells += [self._seldom["/speed" + name] for name in names]
         cells += [self._seldom["/mtu" + name] for name in names]
         cells += [tree.hot("sys/class/net/" + name + "/operstate") for name in names]
-        return Table(self._rows, list(_NET), cells, self._error)
+        return Table(self._rows, list(NET_COLUMNS), cells, self._error)
 
     def _node(self) -> "List[Cell]":
         tree = self._tree
         cells: "List[Cell]" = [self._ncpu]
-        cells += _guard(2, lambda: _cpu(tree.read("proc/stat", 4096)))
-        cells += _guard(3, lambda: [float(word) for word in tree.read("proc/loadavg", 256).split()[:3]])
-        cells += _guard(4, lambda: _memory(tree.read("proc/meminfo", 8192)))
-        cells += _guard(1, lambda: [float(tree.read("proc/uptime", 256).split()[0])])
+        cells += _guard(2, lambda: _cpu(tree.again("proc/stat", 4096)))
+        cells += _guard(3, lambda: [float(word) for word in tree.again("proc/loadavg", 256).split()[:3]])
+        cells += _guard(4, lambda: _memory(tree.again("proc/meminfo", 8192)))
+        cells += _guard(1, lambda: [float(tree.again("proc/uptime", 256).split()[0])])
         for name in ("cpu", "memory", "io"):
             cells += _guard(1, functools.partial(_pressure, tree, "proc/pressure/" + name))
         return cells
@@ -189,7 +169,7 @@ def _memory(data: bytes) -> "List[Cell]":
 
 
 def _pressure(tree: "Tree", name: str) -> "List[Cell]":
-    for line in tree.read(name, 1024).split(b"\n"):
+    for line in tree.again(name, 1024).split(b"\n"):
         words = line.split()
         if words[:1] == [b"some"]:
             for word in words[1:]:

@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import gc
 import json
 import os
 import select
@@ -9,12 +10,14 @@ import signal
 import threading
 import time
 
+from .disk import Disks
 from .files import Call, Reading, Tree
 from .frames import MAX_LINE, Encoder, Group, line
 from .gpu import Gpus
 from .host import Host
 from .pcie import Pcie
 from .rdma import Rdma
+from .stuck import mark_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,14 +25,15 @@ if TYPE_CHECKING:
 
     from .frames import Attr
 
-GROUPS = ("gpu", "pcie", "rdma", "host")
-INTERVALS = {"gpu": 2.0, "pcie": 10.0, "rdma": 2.0, "host": 2.0}
+GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk")
+INTERVALS = {"gpu": 2.0, "pcie": 10.0, "rdma": 2.0, "host": 2.0, "net": 10.0, "disk": 10.0}
 FIRST_SECONDS = 0.3
 """The first frame waits this long for groups that have not read yet."""
 SPREAD_SECONDS = 0.01
 """Groups read one after the other: threads that wake together spend their time taking turns."""
-LAST_SECONDS = 0.05
-"""The GPU group's first reading comes this much later: compiling pynvml stops every other thread for a while."""
+LATER_SECONDS = {"gpu": 0.05, "net": 0.5, "disk": 0.5}
+"""When the first readings come: compiling pynvml stops every other thread for a while, and what is read seldom is not
+worth waiting for with the first frame."""
 LAG_SECONDS = 0.3
 """Later frames wait this long for the readings that are due."""
 SHUTDOWN_SECONDS = 2.0
@@ -63,26 +67,51 @@ class Wake(object):
                 pass
 
 
+class Bell(object):
+    """Wakes one thread from others. An Event does the same in fifty times as many steps."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def ring(self) -> None:
+        """Let the wait end, now or when it begins."""
+        try:
+            self._lock.release()
+        except RuntimeError:
+            pass  # it has been rung already
+
+    def wait(self, seconds: float = -1) -> None:
+        """Wait until it is rung, at most so long where *seconds* is not negative."""
+        self._lock.acquire(True, seconds)
+
+
 class Runner(object):
     """One group: its thread, its interval and its last reading."""
 
     def __init__(
-        self, name: str, args: "Dict[str, Any]", start: float, interval: float, deadline: float, wake: Wake
+        self,
+        name: str,
+        args: "Dict[str, Any]",
+        start: float,
+        interval: float,
+        deadline: float,
+        done: "Callable[[], None]",
     ) -> None:
         self.name = name
         self.thread = _thread(name, self._run)
         self.call = Call()
         self.interval = interval
         self.effective = interval
-        first = LAST_SECONDS if name == "gpu" else 0.0
+        first = LATER_SECONDS.get(name, 0.0)
         self.offset = SPREAD_SECONDS * GROUPS.index(name) - first
         self.reader: "Any" = None
         self.due = start + first
         self._args = args
         self._deadline = deadline
-        self._wake = wake
+        self._done = done
         self._lock = threading.Lock()
-        self._ring = threading.Event()
+        self._bell = Bell()
         self._asked: "Deque[Dict[str, Any]]" = collections.deque(maxlen=64)
         self._stop = False
         self._started = 0.0
@@ -105,17 +134,17 @@ class Runner(object):
         with self._lock:
             self.interval = self.effective = seconds
             self.due = min(self.due, time.monotonic() + seconds)
-        self._ring.set()
+        self._bell.ring()
 
     def ask(self, request: "Dict[str, Any]") -> None:
         """Have the group do what is asked of it, and read at once."""
         self._asked.append(request)
-        self._ring.set()
+        self._bell.ring()
 
     def end(self) -> None:
         """End the thread when its present reading is over, and let go of what it holds."""
         self._stop = True
-        self._ring.set()
+        self._bell.ring()
 
     def pending(self, now: float) -> bool:
         """True where a reading is due or under way and not hung."""
@@ -143,6 +172,8 @@ class Runner(object):
             )
         if not self._n:
             group.t = now
+        if group.st == "hung":
+            group.w, group.e = group.e, ""
         if started and now - started >= self.deadline:
             group.st = "hung"
             group.w = self.call.words()
@@ -161,8 +192,7 @@ class Runner(object):
             while not self._stop:
                 now = time.monotonic()
                 if now < self.due and not self._asked:
-                    self._ring.wait(self.due - now)
-                    self._ring.clear()
+                    self._bell.wait(self.due - now)
                     continue
                 self._once(now)
         finally:
@@ -195,7 +225,7 @@ class Runner(object):
                 self.due += self.effective + (self.offset if self._n == 1 else 0.0)
             if self.due <= over:
                 self.due += self.effective * int((over - self.due) / self.effective + 1.0)
-        self._wake.set()
+        self._done()
 
     def _stretch(self, cost: float) -> None:
         """A reading may cost a quarter of its interval; where it costs more, it is made less often."""
@@ -212,7 +242,7 @@ class Writer(object):
         self.thread = _thread("writer", self._run)
         self.broken = False
         self._wake = wake
-        self._ready = threading.Event()
+        self._ready = Bell()
         self._line: "Optional[bytes]" = None
 
     def idle(self) -> bool:
@@ -220,14 +250,19 @@ class Writer(object):
         return self._line is None
 
     def put(self, text: bytes) -> None:
-        """Write *text*; only while idle."""
+        """Write *text*; only while idle. What surely fits is written at once, without waking the thread."""
+        if len(text) <= select.PIPE_BUF and select.select([], [_STDOUT], [], 0)[1]:
+            try:
+                _write(text)
+            except OSError:
+                self.broken = True
+            return
         self._line = text
-        self._ready.set()
+        self._ready.ring()
 
     def _run(self) -> None:
         while True:
             self._ready.wait()
-            self._ready.clear()
             text = self._line
             if text is None:
                 continue
@@ -278,7 +313,8 @@ class Probe(object):
 
     Keys of *args*, all optional: ``nonce``, ``root``, ``nvml`` (path of a library), ``groups``, ``intervals``
     or ``every`` and ``deadlines`` (seconds by group), ``stable`` (files below ``root`` are never replaced),
-    ``full_every`` (seconds), ``max_line`` (bytes), ``per_poll`` and ``released`` (of the GPUs).
+    ``full_every`` (seconds), ``max_line`` (bytes), ``per_poll`` and ``released`` (of the GPUs), ``statistics``
+    (names of what network drivers count, ``#`` for any number).
     """
 
     def __init__(self, args: "Dict[str, Any]") -> None:
@@ -290,7 +326,7 @@ class Probe(object):
         self._requests = Requests(self._wake)
         self._stopping = False
         self._parent = os.getppid()
-        self._ticks = 0
+        self._memory = Memory()
         self._skipped = 0
         self._nvml = 0.0
         self._start = time.monotonic()
@@ -304,7 +340,7 @@ class Probe(object):
                 self._start,
                 _seconds(intervals[name]),
                 float(deadlines.get(name) or 0.0),
-                self._wake,
+                self._read_one,
             )
             for name in GROUPS
             if name in (args.get("groups") or GROUPS)
@@ -321,6 +357,8 @@ class Probe(object):
 
     def once(self) -> bytes:
         """Return one frame, of a reading of every group; one that does not come back is reported as hung."""
+        for runner in self._runners:
+            runner.due = self._start
         self._launch()
         while any(runner.unread() and not runner.hung(time.monotonic()) for runner in self._runners):
             self._wake.wait(0.05)
@@ -333,6 +371,7 @@ class Probe(object):
             runner.thread.start()
 
     def _settle(self) -> None:
+        mark_process()
         try:
             os.nice(10)
         except OSError:
@@ -355,11 +394,13 @@ class Probe(object):
         )
 
     def _loop(self) -> None:
-        self._until(self._start + FIRST_SECONDS, self._all_read)
+        self._until(self._start + FIRST_SECONDS, self._first_read)
         self._print()
+        # Modules and tables stay; looking through them for garbage again and again is for nothing.
+        getattr(gc, "freeze", gc.collect)()
         # What was not read by then is worth a frame of its own as soon as it is.
         late = self._start + self._tick() - LAG_SECONDS
-        if any(runner.unread() for runner in self._runners) and self._until(late, self._all_read):
+        if not self._first_read(0.0) and self._until(late, self._first_read):
             self._print()
         at = self._start
         while not self._over():
@@ -368,11 +409,11 @@ class Probe(object):
             at += tick
             if at <= now:
                 at += tick * int((now - at) / tick + 1.0)
-            if self._until(at, functools.partial(self._changed, tick)):
+            lag = min(LAG_SECONDS, tick / 3.0)
+            spread = min(lag, SPREAD_SECONDS * len(self._runners))
+            if self._until(at + spread, functools.partial(self._changed, tick)):
                 at = time.monotonic()
                 continue
-            lag = min(LAG_SECONDS, tick / 3.0)
-            self._until(at + min(lag, SPREAD_SECONDS * len(self._runners)), self._never)
             self._until(at + lag, lambda now: not any(runner.pending(now) for runner in self._runners))
             if not self._over():
                 self._print()
@@ -400,6 +441,10 @@ class Probe(object):
                 for runner in self._runners:
                     if runner.name == "gpu" == request.get("group", "gpu"):
                         runner.ask(request)
+            elif what == "messages":
+                for runner in self._runners:
+                    if runner.name == "net":
+                        runner.ask(request)
             elif what == "every":
                 seconds = request.get("seconds")
                 if isinstance(seconds, (int, float)) and seconds > 0:
@@ -407,11 +452,16 @@ class Probe(object):
                         if runner.name == request.get("group"):
                             runner.every(_seconds(seconds))
 
-    def _all_read(self, now: float) -> bool:
-        return not any(runner.unread() for runner in self._runners)
+    def _read_one(self) -> None:
+        """A group has read: the main thread wakes once for all of them, not for each."""
+        soon = time.monotonic() + 2 * SPREAD_SECONDS
+        if not any(runner.pending(soon) for runner in self._runners):
+            self._wake.set()
 
-    def _never(self, now: float) -> bool:
-        return False
+    def _first_read(self, now: float) -> bool:
+        """True once the groups that the first frame is for have read."""
+        until = self._start + FIRST_SECONDS
+        return not any(runner.unread() and runner.due < until for runner in self._runners)
 
     def _changed(self, tick: float, now: float) -> bool:
         return tick != self._tick()
@@ -426,7 +476,6 @@ class Probe(object):
         self._writer.put(self._frame())
 
     def _frame(self) -> bytes:
-        self._ticks += 1
         now = time.monotonic()
         facts: "Dict[str, Attr]" = {}
         nvml = 0.0
@@ -434,7 +483,7 @@ class Probe(object):
             facts.update(runner.facts())
             nvml += getattr(runner.reader, "seconds", 0.0)
         cost = {
-            "cpu": time.process_time(), "rss": _rss(), "nvml": nvml - self._nvml, "ticks": self._ticks,
+            "cpu": time.process_time(), "rss": self._memory.bytes(), "nvml": nvml - self._nvml,
             "skipped": self._skipped,
         }  # fmt: skip
         self._nvml = nvml
@@ -469,6 +518,12 @@ def _reader(name: str, args: "Dict[str, Any]", call: Call) -> "Any":
         )
     if name == "pcie":
         return Pcie(Tree(root, call))
+    if name == "disk":
+        return Disks(Tree(root, call))
+    if name == "net":
+        from .net import Net  # in this thread: what it needs to talk to the kernel is not needed for the first frame
+
+        return Net(Tree(root, call), call, [str(one) for one in args.get("statistics") or ()])
     return {"rdma": Rdma, "host": Host}[name](Tree(root, call, _keep(), stable))
 
 
@@ -493,12 +548,21 @@ def _seconds(value: "Any") -> float:
     return min(max(float(value), 0.1), 3600.0)
 
 
-def _rss() -> int:
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * _PAGE
-    except (OSError, ValueError, IndexError):
-        return 0
+class Memory(object):
+    """Our own resident memory; the file stays open."""
+
+    def __init__(self) -> None:
+        try:
+            self._file = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._file = -1
+
+    def bytes(self) -> int:
+        """Return it, or 0 where the kernel does not say it."""
+        try:
+            return int(os.pread(self._file, 128, 0).split()[1]) * _PAGE
+        except (OSError, ValueError, IndexError):
+            return 0
 
 
 def _write(text: bytes) -> None:

@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 RELIST_SECONDS = 60.0
 _DEVICES = "sys/bus/pci/devices"
 _CLASSES = ("0x03", "0x02", "0x0108")
-_LINK = (
+LINK_FILES = (
     ("cur_width", "current_link_width"),
     ("max_width", "max_link_width"),
     ("cur_speed", "current_link_speed"),
     ("max_speed", "max_link_speed"),
 )
-_AER = (
+AER_FILES = (
     ("aer_cor", "aer_dev_correctable"),
     ("aer_nonfatal", "aer_dev_nonfatal"),
     ("aer_fatal", "aer_dev_fatal"),
 )
-_COLUMNS = [column for column, _ in _LINK + _AER]
+COLUMNS = [column for column, _ in LINK_FILES + AER_FILES]
 
 
 class Pcie(object):
@@ -35,6 +35,7 @@ class Pcie(object):
         self._names: "List[str]" = []
         self._listed = -RELIST_SECONDS
         self._directories: "List[str]" = []
+        self._fixed: "Dict[str, List[Cell]]" = {}
         self._rows: "List[Row]" = []
 
     def read(self, now: float) -> Reading:
@@ -54,10 +55,22 @@ class Pcie(object):
             self._names = names
             self._listed = now
             self._relist(names)
+            self._fixed = {}
         bases = self._directories
-        cells: "List[Cell]" = [tree.cell(base + "/" + name) for _, name in _LINK for base in bases]
-        cells += [_total(tree, base + "/" + name) for _, name in _AER for base in bases]
-        return Reading({"pcie": Table(self._rows, list(_COLUMNS), cells, error)})
+        cells: "List[Cell]" = []
+        for column, name in LINK_FILES:
+            if not column.startswith("max_"):
+                cells += [tree.cell(base + "/" + name) for base in bases]
+                continue
+            # What a device could do at most does not change while it is there.
+            known = self._fixed.get(column) or [Err("not read")] * len(bases)
+            self._fixed[column] = [
+                tree.cell(base + "/" + name) if isinstance(cell, Err) else cell
+                for base, cell in zip(bases, known)  # noqa: B905 - not in Python 3.6
+            ]
+            cells += self._fixed[column]
+        cells += [_total(tree, base + "/" + name) for _, name in AER_FILES for base in bases]
+        return Reading({"pcie": Table(self._rows, list(COLUMNS), cells, error)})
 
     def close(self) -> None:
         """Nothing is kept open."""

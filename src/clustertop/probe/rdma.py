@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 RELIST_SECONDS = 30.0
 _CLASS = "sys/class/infiniband"
+_NET = "sys/class/net"
 _TEXTS = ("state", "phys_state", "rate")
 _FAMILIES = (("c:", "counters"), ("x:", "counters_ext"), ("h:", "hw_counters"))
 _DEVICE_FILES = (("hca", "hca_type"), ("fw", "fw_ver"), ("board", "board_id"), ("guid", "node_guid"))
@@ -66,15 +67,14 @@ class Rdma(object):
                 self._names = names
                 self._listed = now
                 self._relist(names)
-        hot = tree.hot
-        if len(self._last) != len(self._files) or now - self._whole >= SELDOM_SECONDS - 0.5:
+        files = self._files
+        known = len(self._last) == len(files)
+        cells: "List[Cell]" = list(self._last) if known else [None] * len(files)
+        whole = not known or now - self._whole >= SELDOM_SECONDS - 0.5
+        if whole:
             self._whole = now
-            cells = [None if name is None else hot(name) for name in self._files]
-        else:
-            cells = list(self._last)
-            for place in self._often:
-                cells[place] = hot(self._files[place])  # type: ignore[arg-type]
-        if self._vanished(cells):
+        worse = tree.hots(files, range(len(files)) if whole else self._often, cells)
+        if known and worse and self._vanished(cells):
             self._listed = -RELIST_SECONDS
         self._last = cells
         return Reading({"port": Table(self._rows, self._columns, cells, error or self._error)})
@@ -85,8 +85,6 @@ class Rdma(object):
 
     def _vanished(self, cells: "List[Cell]") -> bool:
         """True where a file that had a value has gone: the listing is out of date."""
-        if len(cells) != len(self._last):
-            return False
         return any(
             isinstance(cell, Err) and cell.reason in _GONE and not isinstance(before, Err)
             for cell, before in zip(cells, self._last)  # noqa: B905 - not in Python 3.6
@@ -147,13 +145,11 @@ class Rdma(object):
         for number in tree.names(base + "/ports"):
             directory = base + "/ports/" + number
             attrs = dict(shared, port=int(number) if number.isdigit() else number)
-            for attr, text in (
-                ("link_layer", tree.text(directory + "/link_layer")),
-                ("netdev", self._netdev(base, number)),
-                ("bond", self._bond(directory)),
-            ):
+            netdev = self._netdev(base, number)
+            for attr, text in (("link_layer", tree.text(directory + "/link_layer")), ("netdev", netdev)):
                 if text:
                     attrs[attr] = text
+            attrs.update(self._bond(netdev))
             files = {name: directory + "/" + name for name in _TEXTS}
             for mark, family in _FAMILIES:
                 try:
@@ -166,10 +162,26 @@ class Rdma(object):
             ports.append(Port(("{}/{}".format(pci or device, number), attrs), files))
         return ports
 
-    def _bond(self, directory: str) -> str:
-        """Return the bond that the port carries: then the interface of its first GID is one; empty where it is none."""
-        name = self._tree.text(directory + "/gid_attrs/ndevs/0")
-        return name if name and "/" not in name and self._tree.is_dir("sys/class/net/" + name + "/bonding") else ""
+    def _bond(self, netdev: str) -> "Dict[str, Attr]":
+        """Return the bond that a port's interface is or is part of, and the members that the port stands for.
+
+        A bonded device is one that carries several interfaces; a member with an RDMA device of its own is that one's.
+        """
+        tree = self._tree
+        # A GID names its interface in a text of its own: whatever stands there is a name below sys/class/net, or none.
+        if not netdev or "/" in netdev:
+            return {}
+        bond = netdev if tree.is_dir(_NET + "/" + netdev + "/bonding") else tree.base(_NET + "/" + netdev + "/master")
+        if not bond or not tree.is_dir(_NET + "/" + bond + "/bonding"):
+            return {}
+        members = tree.text(_NET + "/" + bond + "/bonding/slaves").split()
+        mine = [
+            name for name in members
+            if name == netdev or not tree.is_dir(_NET + "/" + name + "/device/infiniband")
+        ]  # fmt: skip
+        if netdev == bond:
+            mine = members
+        return {"bond": bond, "netdevs": sorted(mine)}
 
     def _netdev(self, base: str, number: str) -> str:
         """Return the network interface of a port: the one whose ``dev_port`` it is, else its first GID's."""

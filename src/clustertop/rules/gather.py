@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 ROLLING = 2
 """So many nodes of one parent, one of them just back, are restarted one after another."""
-PLURAL = {"gpu": "GPUs", "pcie": "PCIe devices", "port": "RDMA ports", "net": "interfaces", "group": "groups"}
+PLURAL = {"gpu": "GPUs", "pcie": "PCIe devices", "port": "RDMA ports", "net": "interfaces", "group": "groups",
+          "link": "interfaces", "disk": "file systems"}
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -179,6 +179,9 @@ def _gpu_missing(view: FleetView, row: int) -> str:
 
 def _gpu_temperature(view: FleetView, row: int) -> str:
     table = view["gpu"]
+    if table.value("temperature_slowdown_celsius", row) is None:
+        return (f"{quantity(table.value('temperature_celsius', row), '°C')}, "
+                f"{quantity(table.value('temperature_margin_celsius', row), '°C')} from its own limit")
     return (f"{quantity(table.value('temperature_celsius', row), '°C')}, slowdown at "
             f"{quantity(table.value('temperature_slowdown_celsius', row), '°C')}")
 
@@ -364,6 +367,15 @@ def _trend(rule: Rule, table: TableView, row: int, value: float) -> str:
 _BY_KIND: dict[str, Callable[[Rule, TableView, int, float], str]] = {
     "increase": _increase, "peers": _peers, "absence": _absence, "trend": _trend,
 }
+def _disk_full(view: FleetView, row: int) -> str:
+    table = view["disk"]
+    space, inodes = table.value("used_ratio", row), table.value("inodes_used_ratio", row)
+    if inodes is not None and (space is None or inodes > space):
+        return f"{table.labels[row]}: {quantity(inodes, 'ratio')} of the inodes used"
+    left = quantity(table.value("available_bytes", row), "B")
+    return f"{table.labels[row]}: {quantity(space, 'ratio')} used, {left} free"
+
+
 _SPECIAL: dict[str, Callable[[FleetView, int], str]] = {
     "pcie_width": _pcie_width,
     "pcie_generation": _pcie_generation,
@@ -378,6 +390,7 @@ _SPECIAL: dict[str, Callable[[FleetView, int], str]] = {
     "gpu_nvlink_recoveries": _nvlink_recoveries,
     "gpu_stalled": _gpu_stalled,
     "gpu_persistence": _gpu_persistence,
+    "disk_full": _disk_full,
     "rdma_hard_errors": _hard_errors,
     "rdma_symbol_errors": _soft_errors("hour", "symbol_errors_last_hour", "symbol errors: {} in the last hour"),
     "rdma_link_recovery": _soft_errors(

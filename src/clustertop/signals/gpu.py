@@ -78,6 +78,8 @@ METRICS = (
            source=_NVML),
     Metric("memory_temperature_max_celsius", "°C", "the memory's own limit", "temp_mem_max", lo=1.0, hi=150.0,
            source=_NVML),
+    Metric("temperature_limit_margin_celsius", "°C", "from the card's hottest part to its limit, as the card tells it",
+           "temp_margin", lo=-100.0, hi=150.0, source=_NVML),
     Metric("sm_clock_hertz", "Hz", "SM clock", "sm_mhz", hi=1e10, scale=1e6, source=_NVML, label="SM clock"),
     Metric("sm_clock_max_hertz", "Hz", "highest SM clock", "sm_mhz_max", lo=1.0, hi=1e10, scale=1e6, source=_NVML),
     Metric("memory_clock_hertz", "Hz", "memory clock", "mem_mhz", hi=1e11, scale=1e6, source=_NVML),
@@ -145,8 +147,8 @@ METRICS = (
            words={PRESENT: "present", LOST: "LOST", MISSING: "MISSING"}, label="state"),
     Metric("in_use", "", f"memory in use is at least {USED_BYTES >> 30} GiB", kind="derived"),
     Metric("busy_utilization_ratio", "ratio", "utilisation, of GPUs that are in use", kind="derived", hi=1.0),
-    Metric("temperature_margin_celsius", "°C", "slowdown limit minus temperature", kind="derived", hi=180.0,
-           label="margin"),
+    Metric("temperature_margin_celsius", "°C", "slowdown limit minus temperature; of cards that keep the limit to "
+           "themselves, the margin that they tell", kind="derived", hi=180.0, label="margin"),
     Metric("memory_temperature_margin_celsius", "°C", "the memory's limit minus its temperature", kind="derived",
            hi=180.0),
     Metric("slowdown", "", "HW slowdown, HW thermal slowdown or HW power brake is on", kind="derived"),
@@ -203,7 +205,8 @@ def derive(
 
     Args:
         t: the table.
-        failed: [rows] True where the driver as a whole does not answer; then no single GPU is lost.
+        failed: [rows] True where the driver as a whole does not answer; then no single GPU is lost, and one without
+            values is neither there nor gone.
         node_time: [rows] the node's monotonic clock at the reading, seconds.
         job: [rows] number of the GPU's job, negative where it is not known; None: no job is.
         fresh: [rows] whether the reading is of now: a node that fell silent is nobody's peer; None: all are.
@@ -214,18 +217,21 @@ def derive(
         for name in ("utilization_ratio", "memory_utilization_ratio"):
             t.set_why(name, mig & np.isnan(t.col(name)), Why.MIG)
     lost = np.zeros(len(mig), np.bool_)
-    silent = np.ones(len(mig), np.bool_)
+    silent, blank = np.ones(len(mig), np.bool_), np.ones(len(mig), np.bool_)
     for name in _VITAL:
         why = t.why_of(name)
         lost |= why == Why.GPU_LOST
+        blank &= np.isnan(t.col(name))
         silent &= np.isnan(t.col(name)) & ~np.isin(why, _BENIGN)
     lost |= silent
     presence = np.where(~t.present, MISSING, np.where(lost, LOST, PRESENT)).astype(float)
-    t.put("presence", np.where(failed, np.nan, presence), Why.UNREADABLE)
+    t.put("presence", np.where(failed & blank, np.nan, presence), Why.UNREADABLE)
     t.put("in_use", _known(t.col("memory_used_bytes"), t.col("memory_used_bytes") >= USED_BYTES))
     busy = np.where(t.col("in_use") == 1, t.col("utilization_ratio"), np.nan)
     t.put("busy_utilization_ratio", busy, Why.NOT_JUDGED)
-    t.put("temperature_margin_celsius", t.col("temperature_slowdown_celsius") - t.col("temperature_celsius"))
+    margin = t.col("temperature_slowdown_celsius") - t.col("temperature_celsius")
+    own = np.isnan(t.col("temperature_slowdown_celsius")) & ~np.isnan(t.col("temperature_celsius"))
+    t.put("temperature_margin_celsius", np.where(own, t.col("temperature_limit_margin_celsius"), margin))
     t.put("memory_temperature_margin_celsius",
           t.col("memory_temperature_max_celsius") - t.col("memory_temperature_celsius"))
     reasons = t.col("clocks_event_reasons")

@@ -60,6 +60,7 @@ NODE = table("node", "host", "nodes", (
     Metric("cpu_ratio", "ratio", "CPU busy", kind="derived", hi=1.0, history=True, label="cpu"),
     Metric("memory_used_ratio", "ratio", "memory not available, of all", kind="derived", hi=1.0, history=True,
            label="mem"),
+    Metric("swap_used_bytes", "B", "swap in use", kind="derived", label="swap"),
     Metric("network_receive_bytes_per_second", "B/s", "received, interfaces with a PCI function", kind="derived",
            label="net rx"),
     Metric("network_transmit_bytes_per_second", "B/s", "sent, interfaces with a PCI function", kind="derived",
@@ -86,11 +87,12 @@ NODE = table("node", "host", "nodes", (
            coverage="gpu_power_coverage_ratio"),
     Metric("gpu_power_coverage_ratio", "ratio", "GPUs that tell, of those known", kind="derived", hi=1.0),
     Metric("ports_expected", "", "RDMA ports that have been up", kind="derived", label="ports"),
+    Metric("ports_expected_missing", "", "RDMA ports in use, fewer than the inventory expects", kind="derived"),
     Metric("ports_down", "", "of these, the ones that are not up now", kind="derived", label="down"),
     Metric("all_ports_down", "", "1: every one of at least two", kind="derived"),
 ))
 
-OF_HOST = frozenset({"cpu_ratio", "memory_used_ratio"})
+OF_HOST = frozenset({"cpu_ratio", "memory_used_ratio", "swap_used_bytes"})
 """Derived columns of the node table that come from the host group's readings."""
 
 NET = table("net", "host", "network interfaces", (
@@ -162,5 +164,5 @@ def derive_node(t: Columns, jiffies: np.ndarray, idle: np.ndarray) -> None:
     t.put("cpu_ratio", share, Why.FIRST_READING)
     used = 1.0 - t.col("memory_available_bytes") / t.col("memory_total_bytes")
     t.put("memory_used_ratio", np.where((used >= 0) & (used <= 1), used, np.nan))
-
-
+    swap = t.col("swap_total_bytes") - t.col("swap_free_bytes")
+    t.put("swap_used_bytes", np.where(swap >= 0, swap, np.nan))

@@ -67,6 +67,8 @@ NO_MODEL = -1
 _SPEED_OF = np.array([speed_of_generation(number) for number in range(16)])
 _LANE_COUNTS = np.array(sorted(LANE_COUNTS), dtype=float)
 MAX_HOPS = 8
+LEAST_LANES = 4
+"""Links that should be narrower are not judged: on-board management adapters at x1 of x2 are wired so."""
 
 
 def kind(attrs: Mapping[str, object]) -> str:
@@ -103,7 +105,7 @@ def expected_widths(
 
     In order: what the operator configured; the commonest maximum among devices of the same model (a card that
     trained at x8 at boot may report x8 as its maximum, its peers do not; of two equally common the wider); the
-    device's own maximum.
+    device's own maximum. Below ``LEAST_LANES`` only what is configured counts.
 
     Args:
         models: [rows] a number per model, NO_MODEL where the node did not say.
@@ -112,6 +114,7 @@ def expected_widths(
     """
     peer, _ = _peer_widths(models, maxima)
     out = np.where(np.isnan(peer), maxima, peer)
+    out[out < LEAST_LANES] = np.nan
     return np.where(np.isnan(configured), out, configured)
 
 
@@ -126,6 +129,7 @@ def expected_by(
     others = told - ~np.isnan(maxima)
     out = np.where(np.isnan(maxima), np.nan, float(OWN))
     out = np.where(~np.isnan(peer) & (others > 0), float(PEERS), out)
+    out[np.where(np.isnan(peer), maxima, peer) < LEAST_LANES] = np.nan
     return np.where(np.isnan(configured), out, float(CONFIGURED))
 
 

@@ -115,6 +115,12 @@ _DERIVED = (
            label="recov/min"),
     Metric("transport_errors_per_second", "/s", "retransmissions, timeouts and packets out of sequence, mean of ten "
            "seconds", kind="derived", label="soft/s"),
+    Metric("receive_pause_frames_per_second", "/s", "pause frames received by its network interfaces: the switch holds "
+           "the port back", kind="derived", label="pause rx"),
+    Metric("transmit_pause_frames_per_second", "/s", "pause frames sent by its network interfaces: the port holds the "
+           "switch back", kind="derived", label="pause tx"),
+    Metric("discards_per_second", "/s", "packets its network interfaces dropped for want of buffers", kind="derived",
+           label="discards"),
     Metric("saturated_counters", "", "counters stopped at their end: true value unknown", kind="derived"),
 )
 

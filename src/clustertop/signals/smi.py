@@ -38,6 +38,7 @@ FIELDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("power_mw", "W", ("power.draw", "power.draw.average", "power.draw.instant")),
     ("temp", "C", ("temperature.gpu",)),
     ("temp_mem", "C", ("temperature.memory",)),
+    ("temp_margin", "C", ("temperature.gpu.tlimit",)),
     ("sm_mhz", "MHz", ("clocks.current.sm",)),
     ("mem_mhz", "MHz", ("clocks.current.memory",)),
     ("reasons", "bits", ("clocks_event_reasons.active",)),

@@ -1,16 +1,18 @@
 """Passwords and communities: where they come from, and that they show up nowhere else.
 
 A secret is named in the configuration, never written there: ``env:NAME``, ``file:PATH`` or ``command:ARGV…``.
-It is fetched when it is used and not kept.
+It is fetched when it is used, and kept for a minute at most.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
 import signal
 import stat
 import subprocess
+import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 COMMAND_SECONDS = 10.0
 """How long a command may take to print a secret."""
+HELD_SECONDS = 60.0
 MAX_BYTES = 4096
 """The longest secret; a larger file is a wrong file."""
 
@@ -85,6 +88,34 @@ class Secret:
         return f"Secret({self.source})"
 
     __str__ = __repr__
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret is not pickled")
+
+
+class Lent:
+    """A secret in use: held for a short time, so that its command is not run once more for each request of a poll."""
+
+    __slots__ = ("_secret", "_until", "_value")
+
+    def __init__(self, secret: Secret) -> None:
+        self._secret = secret
+        self._value: str | None = None
+        self._until = 0.0
+
+    async def reveal(self) -> str:
+        """Return the secret, fetched in a thread where that is due. Raises SecretError."""
+        if self._value is None or time.monotonic() >= self._until:
+            self._value = await asyncio.to_thread(self._secret.reveal)
+            self._until = time.monotonic() + HELD_SECONDS
+        return self._value
+
+    def forget(self) -> None:
+        """Fetch it anew next time: it was refused, or is no longer needed."""
+        self._value = None
+
+    def __repr__(self) -> str:
+        return f"Lent({self._secret})"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a secret is not pickled")

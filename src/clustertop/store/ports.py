@@ -160,8 +160,14 @@ class Ports:
         rdma.judge_rates(columns, self._rates[1])
 
 
-def judge_nodes(nodes: Columns, ports: Columns) -> None:
-    """Count each node's ports, and take those of a node that lost all of them together as one fault."""
+def judge_nodes(nodes: Columns, ports: Columns, wanted: NDArray[np.float64]) -> None:
+    """Count each node's ports, and take those of a node that lost all of them together as one fault.
+
+    Args:
+        nodes: the node table.
+        ports: the port table.
+        wanted: [nodes] ports that the config expects in use; NaN where it says nothing, or nobody could look.
+    """
     count = len(nodes)
     down = ports.col("down")
     judged = ~np.isnan(down)
@@ -172,4 +178,8 @@ def judge_nodes(nodes: Columns, ports: Columns) -> None:
     nodes.put("ports_down", np.where(none, np.nan, lost))
     every = (expected >= 2) & (lost == expected)
     nodes.put("all_ports_down", np.where(none, np.nan, every.astype(float)), Why.NOT_JUDGED)
+    # A port that was in use and is down now has an alert of its own; here are those that never came.
+    used = (ports.col("was_up") == 1) & (ports.col("virtual") == 0)
+    came = np.bincount(ports.row_node[used], minlength=count)
+    nodes.put("ports_expected_missing", np.maximum(wanted - came, 0), Why.NOT_JUDGED)
     ports.put("down_apart", np.where(every[ports.row_node], np.nan, down), Why.NOT_JUDGED)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clustertop.model import Attr, LinkState, NodeInfo, Why, intern
-from clustertop.signals import gpu, host, pcie, rdma
+from clustertop.signals import disk, gpu, host, link, pcie, rdma
 from clustertop.signals.units import pci_key
 from clustertop.store.history import History
 from clustertop.store.jobs import JobIndex
 from clustertop.store.layout import runs_index
+from clustertop.store.links import Links
 from clustertop.store.paths import PciePaths
 from clustertop.store.ports import Ports, judge_nodes
 from clustertop.store.table import GRACE_SECONDS, Table
@@ -25,26 +26,30 @@ if TYPE_CHECKING:
     from clustertop.model import LinkEvent
 
     ExpectWidth = Callable[[NodeInfo, str, Mapping[str, Attr]], float | None]
-    ExpectGpus = Callable[[NodeInfo], int | None]
+    ExpectCount = Callable[[NodeInfo], int | None]
 
 LABELS = {
     "node": host.node_label, "group": host.group_label, "gpu": gpu.label, "pcie": pcie.label, "port": rdma.label,
-    "net": host.net_label, "process": gpu.process_label,
+    "net": host.net_label, "process": gpu.process_label, "link": link.label, "disk": disk.label,
 }
-SPECS = (host.NODE, host.GROUP, gpu.TABLE, pcie.TABLE, rdma.TABLE, host.NET, gpu.PROCESS)
-GROUPS = ("gpu", "pcie", "rdma", "host")
+SPECS = (host.NODE, host.GROUP, gpu.TABLE, pcie.TABLE, rdma.TABLE, host.NET, gpu.PROCESS, link.TABLE, disk.TABLE)
+GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk")
 SETTLE_SECONDS = 300.0
 """After a boot: links train, services start, counters begin again."""
 RELOAD_SECONDS = 60.0
 """After the GPU driver was away."""
 BACK_SECONDS = 1.0
 """A node's own clock that goes back by more than this began anew."""
-LISTS = frozenset({"path", "mig_layout", "jobs"})
+LISTS = frozenset({"path", "mig_layout", "jobs", "netdevs", "members", "addresses"})
 """Attributes that are lists; "unclassified" is one too, but no node sends it."""
 _UNCHANGED = TablePart()
 _NOT_RELEASED = intern("not released")
-_NOT_READ = frozenset({"error", "released"})
+_NOT_READ = frozenset({"error", "released", "hung"})
 """States of a group in which no row is to blame for having no values."""
+_AWAY = frozenset({"error", "released"})
+"""States of a group that, when they are over, mean that the driver was loaded anew."""
+_LISTED = frozenset({"ok", "off"})
+"""States of a group that has looked for its things, so that what it does not tell of is not there."""
 _GROUP_COLUMNS = tuple(host.GROUP.index[name] for name in (
     "group_state", "hung", "failed", "interval_seconds", "interval_wanted_seconds", "reading_seconds"))
 _READING_SECONDS = host.GROUP.index["reading_seconds"]
@@ -93,7 +98,8 @@ class Store:
         self,
         nodes: Sequence[NodeInfo],
         expect_width: ExpectWidth = lambda node, key, attrs: None,
-        expect_gpus: ExpectGpus = lambda node: None,
+        expect_gpus: ExpectCount = lambda node: None,
+        expect_ports: ExpectCount = lambda node: None,
         freshness: Freshness | None = None,
         settle_seconds: float = SETTLE_SECONDS,
         growth: Mapping[str, tuple[str, ...]] | None = None,
@@ -121,10 +127,12 @@ class Store:
         self.history = History(SPECS)
         self.generation = 0
         self._nodes = [_Node() for _ in self.nodes]
-        self._expected_gpus = np.array(
-            [np.nan if (count := expect_gpus(node)) is None else float(count) for node in self.nodes])
+        self._expected_gpus, self._expected_ports = (
+            np.array([np.nan if (count := expect(node)) is None else float(count) for node in self.nodes])
+            for expect in (expect_gpus, expect_ports))
         self._paths = PciePaths(self.tables["pcie"], self.tables["gpu"], self.nodes, expect_width, self.history)
         self._ports = Ports(self.tables["port"])
+        self._links = Links(self.tables["link"], self.tables["port"])
         self._jobs = JobIndex(*(self.tables[name] for name in ("node", "gpu", "process")))
         self._tables_of = {
             group: tuple((spec.name, self.tables[spec.name]) for spec in SPECS if spec.group == group)
@@ -237,6 +245,9 @@ class Store:
         read_at = at - max(frame.t - part.t, 0.0)
         moved = part.n != node.numbers.get(name)
         self._group_row(node, number, name, part, read_at)
+        if part.o:
+            # Its tables were in frames before this one; where these were lost, a full one has them.
+            return not moved
         node.numbers[name] = part.n
         complete, full = True, frame.full
         if not moved and not full:
@@ -293,7 +304,7 @@ class Store:
         before = node.told.get(name)
         if told == before:
             return
-        if name == "gpu" and part.st == "ok" and before is not None and before[0] in _NOT_READ:
+        if name == "gpu" and part.st == "ok" and before is not None and before[0] in _AWAY:
             self._reload[number] = node.frame_at + RELOAD_SECONDS
         node.told[name] = told
         state = host.GROUP_STATES.get(part.st, host.ERROR)
@@ -361,7 +372,10 @@ class Store:
         rdma.derive(ports.columns, self._flags("port", lambda attrs: bool(attrs.get("physfn"))),
                     ~np.isinf(ports.read_at[: ports.rows]))
         self._ports.derive(now)
-        judge_nodes(nodes.columns, ports.columns)
+        self._links.derive()
+        disk.derive(self.tables["disk"].columns, self._flags("disk", lambda attrs: attrs.get("read_only") is True))
+        listed = np.array([node.told.get("rdma", ("",))[0] in _LISTED for node in self._nodes])
+        judge_nodes(nodes.columns, ports.columns, np.where(listed, self._expected_ports, np.nan))
         self._net()
         self._groups(now)
         self._node_table(nodes, gpus, now)

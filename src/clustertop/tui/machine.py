@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from clustertop.tui.picture import Picture
     from clustertop.tui.widgets.lines import Line, Span
 
-_TABLES = ("node", "gpu", "port", "pcie", "net")
+_TABLES = ("node", "gpu", "port", "pcie", "net", "link", "disk")
 MOST_LABELS = 4
 """More rows than this are counted, not named."""
 
@@ -45,12 +45,11 @@ def machine_lines(picture: Picture, node: int, wide: int) -> list[Line]:
 
 
 def _swap(table: TableView, node: int) -> Span:
-    total, free = table.value("swap_total_bytes", node), table.value("swap_free_bytes", node)
-    if total is None or free is None:
-        return value(table, "swap_total_bytes" if total is None else "swap_free_bytes", node)
+    total, used = table.value("swap_total_bytes", node), table.value("swap_used_bytes", node)
+    if total is None or used is None:
+        return value(table, "swap_total_bytes" if total is None else "swap_used_bytes", node)
     if not total:
         return ("none", "text")
-    used = total - free
     return (f"{quantity(used, 'B')} of {quantity(total, 'B')}", "warning" if used > total / 2 else "text")
 
 

@@ -45,7 +45,7 @@ _FAILED = frozenset({
 })
 _FAILED_CODES = np.array(sorted(_FAILED), np.int8)
 _LINKS = tuple(LinkState)
-_JUDGED = {"pcie": "path_width_lanes", "port": "link"}
+_JUDGED = {"pcie": "path_width_lanes", "port": "link", "disk": "size_bytes"}
 """The column without which a row was not judged."""
 
 
@@ -98,7 +98,7 @@ class Picture:
         return found
 
     def row_state(self, table: str, row: int) -> int:
-        """State of one PCIe device or port: its severity; UNKNOWN or SILENT where nothing could be judged."""
+        """State of a PCIe device, port or file system: its severity; UNKNOWN or SILENT where nothing was judged."""
         severity, rows = int(self.severity(table)[row]), self.view[table]
         if severity:
             return severity

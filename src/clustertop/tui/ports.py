@@ -8,12 +8,16 @@ import numpy as np
 
 from clustertop.quantity import duration, quantity
 from clustertop.signals import rdma
+from clustertop.signals.link import OF_PORT
 from clustertop.signals.rdma_counters import BY_COLUMN, spelling
 from clustertop.tui.cells import explained, pairs, severity, title, value
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
+    from clustertop.model import Attr
     from clustertop.tui.glyphs import Glyphs
     from clustertop.tui.picture import Picture
     from clustertop.tui.widgets.lines import Line, Span
@@ -165,7 +169,11 @@ def _facts(picture: Picture, row: int) -> list[tuple[str, Span]]:
     else:
         out.append(("firmware", (str(fw), "text") if fw else ("? (not told)", "unknown")))
     if attrs.get("bond"):
-        out.append(("bonded", (f"{attrs['bond']}: the traffic is that of all its members", "text")))
+        out.append(("bonded", (_bonded(attrs), "text")))
+    # Of interfaces whose driver counts them; an InfiniBand port has none.
+    known = [(column, number) for column in OF_PORT if (number := table.value(column, row)) is not None]
+    out += [(table.spec.metric(column).label, explained(table, column, row, "warning" if number else "text"))
+            for column, number in known]
     if table.value("virtual", row) == 1:
         of = parent(picture, row)
         out.append(("virtual function of", (table.labels[of] if of is not None else f"{attrs.get('physfn')}, not "
@@ -177,6 +185,14 @@ def _facts(picture: Picture, row: int) -> list[tuple[str, Span]]:
         ("bit errors in the hour", "symbol_errors_last_hour"), ("recoveries in the minute",
          "link_recoveries_last_minute"), ("transport errors", "transport_errors_per_second"))]
     return out
+
+
+def _bonded(attrs: Mapping[str, Attr]) -> str:
+    """The bond that a port's interface is in, and whose traffic the port's is."""
+    mine = attrs.get("netdevs")
+    if isinstance(mine, list) and len(mine) == 1:
+        return f"{attrs['bond']}: the traffic is that of {mine[0]} alone"
+    return f"{attrs['bond']}: the traffic is that of all its members"
 
 
 def _spelt(column: str, driver: object) -> str:

@@ -16,6 +16,8 @@ import zlib
 from importlib import resources
 from typing import TYPE_CHECKING
 
+from clustertop.signals.ethtool_catalogue import patterns
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from importlib.resources.abc import Traversable
@@ -95,6 +97,8 @@ printf '\\n@@CT1 %%s %%s@@\\n' "$n" nopython
 }
 """
 
+SELDOM_SECONDS = 10.0
+"""Least time between two readings of the groups net and disk."""
 CANDIDATES = (
     "python3",
     *(f"python3.{minor}" for minor in range(13, 5, -1)),
@@ -121,7 +125,7 @@ def launcher(nonce: str, candidates: Iterable[str] = CANDIDATES) -> bytes:
 
 
 def probe_args(settings: PollSettings, nonce: str) -> dict[str, object]:
-    """Return what the probe's ``loop.main`` is given: nonce, seconds per group, other roots."""
+    """Return what the probe's ``loop.main`` is given: nonce, seconds per group, names to look for, other roots."""
     args: dict[str, object] = {
         "nonce": nonce,
         "every": {
@@ -129,7 +133,10 @@ def probe_args(settings: PollSettings, nonce: str) -> dict[str, object]:
             "rdma": settings.interval_seconds,
             "host": settings.interval_seconds,
             "pcie": settings.pcie_interval_seconds,
+            "net": max(SELDOM_SECONDS, settings.interval_seconds),
+            "disk": max(SELDOM_SECONDS, settings.interval_seconds),
         },
+        "statistics": patterns(),
     }
     if settings.nvml:
         args["nvml"] = settings.nvml
@@ -141,7 +148,8 @@ def probe_args(settings: PollSettings, nonce: str) -> dict[str, object]:
 @functools.cache
 def probe_body() -> bytes:
     """Return the compressed probe and pynvml, built once a process."""
-    modules = list(_sources(resources.files("clustertop.probe"), PACKAGE))
+    whole = list(_sources(resources.files("clustertop.probe"), PACKAGE))
+    modules = [(name, lean(source)) for name, source in whole]
     pynvml = _pynvml_source()
     if pynvml is not None:
         used = re.findall(r"\bnvml\w+|\bNVML\w+", "\n".join(source for _, source in modules))
@@ -170,6 +178,26 @@ def cut(source: str, used: Iterable[str]) -> str:
             first = min([node.lineno, *(mark.lineno for mark in node.decorator_list)])
             lines[first - 1 : node.end_lineno] = [""] * ((node.end_lineno or first) - first + 1)
     return "".join(lines)
+
+
+def lean(source: str) -> str:
+    """Return *source* without its docstrings and the lines that are comments; the others keep their numbers."""
+    lines = source.splitlines(keepends=True)
+    inside: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant | ast.JoinedStr) and node.end_lineno != node.lineno:
+            inside.update(range(node.lineno, node.end_lineno or node.lineno))
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        for one in node.body:
+            # Strings that are statements of their own: docstrings, and those below constants and attributes.
+            if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str):
+                first, last = one.lineno, one.end_lineno or one.lineno
+                indent, after = lines[first - 1][: one.col_offset], lines[last - 1][one.end_col_offset :]
+                if not indent.strip() and not after.strip():
+                    lines[first - 1 : last] = [f"{indent}0\n", *["\n"] * (last - first)]
+    return "".join("\n" if line.lstrip().startswith("#") and number not in inside else line
+                   for number, line in enumerate(lines))
 
 
 def _names(node: ast.AST) -> list[str]:

@@ -62,6 +62,8 @@ class GroupPart(msgspec.Struct, frozen=True, gc=False):
     """While in error: the reason."""
     n: int = 0
     """How many readings the group has made; two frames with the same number carry the same reading."""
+    o: int = 0
+    """1: the reading is an old one; its tables were in earlier frames and are not repeated."""
     tb: dict[str, TablePart] = {}
 
 
@@ -78,7 +80,8 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     w: float
     """The node's wall clock, seconds since the epoch; only its offset from ours is ever used."""
     m: dict[str, float] = {}
-    """What watching costs there: ``cpu`` (seconds so far), ``rss`` (bytes), ``nvml`` (seconds in NVML this tick)."""
+    """What watching costs there: ``cpu`` (seconds so far), ``rss`` (bytes), ``nvml`` (seconds in NVML this tick),
+    ``skipped`` (frames not sent because the last one was not out yet)."""
     g: dict[str, GroupPart] = {}
     h: dict[str, Attr] | None = None
     """In full frames: the node's facts (host name, kernel, boot id, python, driver ...)."""

@@ -1,7 +1,7 @@
 # The probe of a node without Python. It is one compound command, so that the shell has read all of it before it
 # runs any of it; what comes on stdin after it are requests. Before it stand two lines: n=<nonce>, R=<root or empty>.
 #
-# Requests, one a line:  host|pcie|rdma all|some    gpu <fields>    each <fields> <seconds>    stop
+# Requests, one a line:  host|pcie|rdma all|some    gpu <fields> [check]    each <fields> <seconds>    stop
 # Answers, between the marks:  {<group> TAB entry TAB entry ...   An entry is begin=<uptime>, end=<uptime>,
 # ><name> (what follows is about this one), <name>=<text>, or <name>!<why it could not be read>.
 # Each group answers from a child of its own: one that hangs in a driver holds up nothing else. Each line is one
@@ -25,24 +25,43 @@ add() { b=$b$t$1; if [ ${#b} -gt 2000 ]; then flush; fi; }
 opening() { g=$1; b=; u=; read -r u x <"$R/proc/uptime"; add "begin=$u"; }
 closing() { u=; read -r u x <"$R/proc/uptime"; add "end=$u"; flush; }
 
-# one FILE LABEL: the first line of a file. The shell reads it itself; only a failure costs a process, for its words.
+# failed FILE LABEL: read gave nothing. An empty file, or one that cannot be read: only that costs a process, for its words.
+failed() {
+  v=$(cat "$1" 2>&1 >/dev/null)
+  if [ -n "$v" ]; then add "$2!${v##*: }"; else add "$2="; fi
+}
+# long: what is gathered is long enough for a line; its last value may be too long for any.
+long() {
+  if [ ${#v} -gt 512 ]; then b=${b%"$v"}$(printf '%.512s' "$v"); fi
+  flush
+}
+# files FILE...: the first line of each, named as given. The shell reads them itself, and little else is done by the
+# file, because there are hundreds by the second: names without their directories are a third of the cost of whole ones.
+files() {
+  for f; do
+    v=
+    if IFS= read -r v <"$f" || [ -n "$v" ]; then
+      b=$b$t$f=$v
+      if [ ${#b} -gt 2000 ]; then long; fi
+    else
+      failed "$f" "$f"
+    fi
+  done
+}
+# one FILE LABEL: the same of one file, under another name.
 one() {
   v=
   if IFS= read -r v <"$1" || [ -n "$v" ]; then
-    if [ ${#v} -gt 512 ]; then v=$(printf '%.512s' "$v"); fi
-    add "$2=$v"
+    b=$b$t$2=$v
+    if [ ${#b} -gt 2000 ]; then long; fi
   else
-    v=$(cat "$1" 2>&1 >/dev/null)
-    if [ -n "$v" ]; then add "$2!${v##*: }"; else add "$2="; fi
+    failed "$1" "$2"
   fi
 }
 if_there() { if [ -e "$1" ]; then one "$1" "$2"; fi; }
-# where DIRECTORY LABEL: where it really is.
+# where DIRECTORY LABEL: where it really is. It is also where the shell is afterwards, which saves a process.
 where() {
-  if [ -d "$1" ]; then
-    v=$(cd -P "$1" && pwd -P)
-    if [ -n "$v" ]; then add "$2=$v"; fi
-  fi
+  if [ -d "$1" ] && cd -P "$1"; then add "$2=$PWD"; fi
 }
 # class DIRECTORY: true where it can be listed; else says why not.
 class() {
@@ -85,15 +104,12 @@ host() {
   for D in "$R"/sys/class/net/*; do
     case ${D##*/} in veth*|cali*|lxc*|'*') continue ;; esac
     [ -d "$D" ] || continue
+    cd "$D" || continue
     add ">${D##*/}"
-    for f in rx_bytes tx_bytes rx_packets tx_packets rx_errors tx_errors rx_dropped tx_dropped; do
-      one "$D/statistics/$f" $f
-    done
-    one "$D/carrier_changes" carrier_changes
-    one "$D/operstate" operstate
+    files carrier_changes operstate
+    if [ "$1" = all ]; then files speed mtu; fi
+    if cd statistics; then files rx_bytes tx_bytes rx_packets tx_packets rx_errors tx_errors rx_dropped tx_dropped; fi
     if [ "$1" = all ]; then
-      one "$D/speed" speed_mbps
-      one "$D/mtu" mtu
       where "$D/device" path
       where "$D/device/driver" driver
     fi
@@ -117,15 +133,11 @@ pcie() {
     read -r k <"$D/class"
     case $k in 0x03*|0x02*|0x0108*|0x0604*) ;; *) continue ;; esac
     if [ -e "$D/physfn" ]; then continue; fi
+    cd "$D" || continue
     add ">${D##*/}"
-    add "class=$k"
-    one "$D/current_link_width" cur_width
-    one "$D/max_link_width" max_width
-    one "$D/current_link_speed" cur_speed
-    one "$D/max_link_speed" max_speed
-    total "$D/aer_dev_correctable" aer_cor
-    total "$D/aer_dev_nonfatal" aer_nonfatal
-    total "$D/aer_dev_fatal" aer_fatal
+    b=$b${t}class=$k
+    files current_link_width max_link_width current_link_speed max_link_speed
+    for f in aer_dev_correctable aer_dev_nonfatal aer_dev_fatal; do total "$f" "$f"; done
     if [ "$1" = all ]; then
       for f in vendor device subsystem_vendor subsystem_device numa_node; do if_there "$D/$f" $f; done
       where "$D" path
@@ -157,24 +169,57 @@ rdma() {
         if_there "$P/link_layer" link_layer
         if_there "$P/gid_attrs/ndevs/0" ndev
       fi
-      for f in state phys_state rate; do one "$P/$f" $f; done
-      for k in counters:c counters_ext:x hw_counters:h; do
-        for f in "$P/${k%:*}"/*; do
-          x=${f##*/}
-          if [ "$x" = '*' ]; then continue; fi
-          if [ "$1" != all ]; then
-            # No news by the second.
-            case $x in
-              unicast_*|multicast_*|VL15_dropped*|port_rcv_switch_relay_errors*|lifespan*|rx_dct_connect*) continue ;;
-              req_*|resp_*|res_*|duplicate_request*|rx_read_req*|rx_write_req*|rx_atomic_req*) continue ;;
-              active_*|watermark_*) continue ;;
-            esac
-          fi
-          one "$f" "${k#*:}:$x"
-        done
+      cd "$P" || continue
+      for f in state phys_state rate counters/* counters_ext/* hw_counters/*; do
+        # Of some: what is no news by the second is left out.
+        case $1$f in
+          *'*') continue ;;
+          all*) ;;
+          */unicast_*|*/multicast_*|*/VL15_dropped*|*/port_rcv_switch_relay_errors*|*/lifespan*) continue ;;
+          */req_*|*/resp_*|*/res_*|*/duplicate_request*|*/rx_read_req*|*/rx_write_req*|*/rx_atomic_req*) continue ;;
+          */rx_dct_connect*|*/active_*|*/watermark_*) continue ;;
+        esac
+        v=
+        if IFS= read -r v <"$f" || [ -n "$v" ]; then
+          b=$b$t$f=$v
+          if [ ${#b} -gt 2000 ]; then long; fi
+        else
+          failed "$f" "$f"
+        fi
       done
     done
   done
+}
+
+# sleeper: of process $P, how often it ran, where it sleeps in the kernel.
+sleeper() {
+  k=
+  v=
+  while read -r f x z; do
+    case $f in State:) k=$x ;; voluntary_ctxt_switches:|nonvoluntary_ctxt_switches:) v=$v+$x ;; esac
+  done <"$P/status"
+  [ "$k" = D ]
+}
+# stuck: true where an nvidia-smi hangs in the kernel, and says which: old enough not to be waking the GPUs, asleep
+# there, and a second later still asleep without having run. Another one would only hang beside it.
+stuck() {
+  read -r u x <"$R/proc/uptime"
+  for P in "$R"/proc/[0-9]*; do
+    k=
+    read -r k <"$P/comm"
+    if [ "$k" != nvidia-smi ]; then continue; fi
+    z=
+    IFS= read -r z <"$P/stat"
+    set -f
+    set -- ${z##*') '}
+    set +f
+    a=$((${u%.*} - ${20:-0} / 100))
+    if [ $a -lt 30 ] || ! sleeper; then continue; fi
+    c=$v
+    sleep 1
+    if sleeper && [ "$v" = "$c" ]; then add "stuck=${P##*/} $a"; return 0; fi
+  done
+  return 1
 }
 
 # ask GPU-OR-EMPTY FIELDS: one nvidia-smi, its output line by line, its exit status, the first lines of its stderr.
@@ -203,7 +248,8 @@ ask() {
 
 gpu() {
   if [ -n "$M" ]; then
-    if [ -z "$2" ]; then ask '' "$1"; return 0; fi
+    if [ "$2" = check ] && stuck; then return 0; fi
+    case $2 in ''|check) ask '' "$1"; return 0 ;; esac
     # One by one, so that a GPU that fails costs only itself. All of them together have the time $2.
     s=${u%.*}
     for D in "$R"/proc/driver/nvidia/gpus/*; do

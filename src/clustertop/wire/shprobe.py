@@ -270,6 +270,8 @@ class ShProbe:
             facts.update(asked.reader.facts)
             group = Group(asked.time if asked.number else clock, asked.effective, asked.reader.tables,
                           asked.cost * 1000.0, asked.state, "", asked.error, asked.number, asked.interval)
+            if group.st == "hung":
+                group.e, group.w = "", group.e
             if asked.asked_at is not None and now - asked.asked_at >= asked.deadline:
                 group.st, group.e, group.w = "hung", "", asked.reader.waits_for(Section(asked.lines))
                 if not asked.number:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 from clustertop.probe.files import PCI_ADDRESS, value
 from clustertop.probe.frames import MAX_ROWS, Err, Table
 from clustertop.probe.gpu import COLUMNS as GPU_COLUMNS
-from clustertop.probe.host import _NET, _NODE
-from clustertop.probe.pcie import _COLUMNS as PCIE_COLUMNS
+from clustertop.probe.host import NET_COLUMNS, NODE_COLUMNS
+from clustertop.probe.pcie import AER_FILES, LINK_FILES
+from clustertop.probe.pcie import COLUMNS as PCIE_COLUMNS
 from clustertop.signals import smi
 from clustertop.signals.units import pci_key
 from clustertop.text import clean
@@ -36,12 +37,22 @@ _ERRNOS = {
 }  # fmt: skip
 """What cat says, GNU's and busybox's words, in lower case."""
 
+_COLUMN_OF = {"speed": "speed_mbps", **{file: column for column, file in (*LINK_FILES, *AER_FILES)}}
+"""Columns that are not called as their file is."""
+_FOLDERS = {"statistics": "", "counters": "c:", "counters_ext": "x:", "hw_counters": "h:"}
+
 _ENTRY = re.compile(rb"([^=!]*)([=!])(.*)", re.DOTALL)
 
 
 def reason(text: str) -> Err:
     """``Invalid argument`` → ``EINVAL``; words that are no errno's stay."""
     return Err(_ERRNOS.get(text.strip().lower()) or clean(text.strip(), 48) or "unreadable")
+
+
+def _column(name: str) -> str:
+    """``hw_counters/lifespan`` → ``h:lifespan``; ``max_link_width`` → ``max_width``; others as they are."""
+    folder, slash, file = name.partition("/")
+    return _FOLDERS[folder] + file if slash and folder in _FOLDERS else _COLUMN_OF.get(name, name)
 
 
 class Section:
@@ -84,9 +95,10 @@ class Section:
             if not about or (about not in things and len(things) >= 4 * MAX_ROWS):
                 continue
             cells = things.setdefault(about, {})
-            before = cells.get(name)
+            column = _column(name)
+            before = cells.get(column)
             both = isinstance(before, str) and isinstance(cell, str)
-            cells[name] = f"{before},{cell}" if both else cell
+            cells[column] = f"{before},{cell}" if both else cell
         yield from things.items()
 
     def listing_error(self, where: str) -> str:
@@ -174,7 +186,7 @@ class Host(_Base):
         uptime = section.number("end")
         cells.append(Err("not understood") if uptime is None else uptime)
         cells += [_pressure(section, f"psi_{name}") for name in ("cpu", "memory", "io")]
-        self.tables["node"] = Table([("", {})], list(_NODE), cells)
+        self.tables["node"] = Table([("", {})], list(NODE_COLUMNS), cells)
         self._take_net(section)
         return False
 
@@ -192,7 +204,7 @@ class Host(_Base):
     def _take_net(self, section: Section) -> None:
         error = section.listing_error("/sys/class/net")
         if section.has("none") and "net" not in self.tables:
-            self.tables["net"] = Table([], list(_NET), [])
+            self.tables["net"] = Table([], list(NET_COLUMNS), [])
             return
         rows: list[Row] = []
         things = dict(section.by_thing())
@@ -216,8 +228,8 @@ class Host(_Base):
             old = self.tables["net"]
             self.tables["net"] = Table(old.rows, old.columns, old.cells, error)
             return
-        cells_ = [_value(cells.get(column, smi.NOT_PROVIDED)) for column in _NET for cells in things.values()]
-        self.tables["net"] = Table(rows, list(_NET), cells_, error)
+        cells_ = [_value(cells.get(column, smi.NOT_PROVIDED)) for column in NET_COLUMNS for cells in things.values()]
+        self.tables["net"] = Table(rows, list(NET_COLUMNS), cells_, error)
 
 
 def _cpu(text: str) -> list[Cell]:
@@ -383,7 +395,8 @@ class Gpus(_Base):
     """Rounds of one by one before all are asked at once again."""
     FIELDS = (
         "index", "uuid", "pci.bus_id", "name", "serial", "driver_version", "utilization.gpu", "utilization.memory",
-        "memory.used", "memory.total", "power.draw", "temperature.gpu", "temperature.memory", "clocks.current.sm",
+        "memory.used", "memory.total", "power.draw", "temperature.gpu", "temperature.memory", "temperature.gpu.tlimit",
+        "clocks.current.sm",
         "clocks.current.memory", "clocks_event_reasons.active", "pstate", "pcie.link.gen.current",
         "pcie.link.width.current", "ecc.errors.corrected.volatile.total", "ecc.errors.uncorrected.volatile.total",
         "enforced.power.limit", "pcie.link.gen.max", "pcie.link.gen.gpumax", "pcie.link.width.max", "clocks.max.sm",
@@ -399,15 +412,21 @@ class Gpus(_Base):
         super().__init__()
         self._fields = list(self.FIELDS)
         self._one_by_one = 0
+        self._came_back = False
         self._all_error = ""
         self._known: dict[str, smi.Gpu] = {}
         """By canonical PCI address."""
         self._order: list[str] = []
 
     def question(self, seconds: int) -> str:
-        """Return the next request; one by one, all of them together may take *seconds*."""
+        """Return the next request; one by one, all of them together may take *seconds*.
+
+        Until an nvidia-smi has come back, it is also to look for one that hangs there already.
+        """
         fields = ",".join(self._fields)
-        return f"each {fields} {seconds}\n" if self._one_by_one else f"gpu {fields}\n"
+        if self._one_by_one:
+            return f"each {fields} {seconds}\n"
+        return f"gpu {fields}{'' if self._came_back else ' check'}\n"
 
     def waits_for(self, section: Section) -> str:
         """What has not returned, by the answer so far."""
@@ -421,6 +440,12 @@ class Gpus(_Base):
             return False
         if section.has("nosmi"):
             return self._failed("an NVIDIA device is there, but no nvidia-smi in PATH")
+        hangs = re.fullmatch(r"(\d{1,9}) (\d{1,9})", section.text("stuck"))
+        if hangs:
+            self._failed(f"nvidia-smi hangs in the kernel on the node (pid {hangs[1]}, started {hangs[2]} s ago)")
+            self.state = "hung"
+            return False
+        self._came_back = True
         outputs = _outputs(section)
         for output in outputs.values():
             if output.bad_field and self._drop(output.bad_field):

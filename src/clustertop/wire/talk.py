@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from clustertop.model import LinkState
 from clustertop.text import clean
-from clustertop.wire import bundle
+from clustertop.wire import bundle, messages
 from clustertop.wire.framer import Framer
 from clustertop.wire.shprobe import ShProbe
 from clustertop.wire.transport import Ending, LinkFailure
@@ -48,7 +48,7 @@ class Talk:
         self._body = body
         self._candidates = candidates
         self._more = dict(more or {})
-        self._framer = Framer(self.nonce, receiver.on_payload, self._on_word, receiver.on_noise)
+        self._framer = Framer(self.nonce, self._on_first, self._on_word, receiver.on_noise)
         self.feed = self._framer.feed
         """Takes the next bytes of the probe's stdout."""
         loop = asyncio.get_running_loop()
@@ -98,6 +98,16 @@ class Talk:
         if not self.ready.done():
             self.ready.set_exception(failure)
             self.ready.exception()  # it may have no waiter any more, which is no news then
+
+    def _on_first(self, payload: bytes) -> None:
+        """The first frame is here: what is not needed for it may follow now."""
+        self._framer.redirect(self._receiver.on_payload)
+        self._receiver.on_payload(payload)
+        # Below another root the kernel's own word is about this machine, not about that one.
+        if self._body is None and not self._settings.root and messages.fits(self.python):
+            body = messages.request()
+            if body is not None:
+                self.request(body)
 
     def _on_word(self, line: bytes) -> None:
         word, _, rest = line.partition(b" ")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from clustertop.text import clean
@@ -10,7 +10,7 @@ from clustertop.text import clean
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from clustertop.model import LinkState
+    from clustertop.model import LinkState, NodeInfo
 
 STDERR_LIMIT = 4096
 """Bytes of a probe's stderr that are kept, from its beginning."""
@@ -58,6 +58,14 @@ class PollSettings:
     """Another NVML library on the nodes; empty: the driver's own."""
     root: str = ""
     """Another root of /proc and /sys on the nodes; empty: ``/``."""
+
+    def of(self, node: NodeInfo) -> PollSettings:
+        """These settings with the node's own interval, where it has one; PCIe is not read more often than that."""
+        every = node.interval_seconds
+        if not every:
+            return self
+        return replace(self, interval_seconds=every, pcie_interval_seconds=max(every, self.pcie_interval_seconds))
+
 
 
 class LinkFailure(Exception):  # noqa: N818 - it is an outcome more than an error: every link ends in one

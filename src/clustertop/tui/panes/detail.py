@@ -12,6 +12,7 @@ from clustertop.plain import released_words
 from clustertop.quantity import duration
 from clustertop.signals import gpu as gpus
 from clustertop.signals import host
+from clustertop.signals.link import SUMS
 from clustertop.tui import devices, ports
 from clustertop.tui.cells import severity, title, value
 from clustertop.tui.machine import interval, machine_lines, probe_lines, unknown_lines
@@ -89,7 +90,7 @@ class DetailPane(Pane):
         for section in (machine_lines(picture, node, wide), probe_lines(picture, node, wide),
                         self._groups(picture, node), self._gpus(picture, node), self._processes(picture, node),
                         self._ports(picture, node), self._pcie(picture, node), self._net(picture, node),
-                        unknown_lines(picture, node, wide), self._facts(picture, node)):
+                        self._disks(picture, node), unknown_lines(picture, node, wide), self._facts(picture, node)):
             if section:
                 out.append(())
                 out += section
@@ -274,6 +275,49 @@ class DetailPane(Pane):
                 if column == "mtu_bytes" and amount is not None:
                     text = f"{amount:.0f}"
                 spans.append((f"{text:>{width}}", style))
+            out.append(tuple(spans))
+            out += self._link(picture, node, table.labels[row])
+        return out
+
+    def _link(self, picture: Picture, node: int, name: str) -> list[Line]:
+        """What an interface belongs to, its addresses, and pauses and drops where there are any."""
+        table = picture.view["link"]
+        row = next((row for row in table.rows_of(node).tolist() if table.labels[row] == name), None)
+        if row is None:
+            return []
+        attrs = table.attrs[row]
+        words = [str(attrs["kind"])] if attrs.get("kind") else []
+        words += [f"{word} {attrs[key]}" for key, word in (("vlan", "id"), ("under", "on"), ("master", "in"))
+                  if attrs.get(key)]
+        for key, word in (("members", "of "), ("addresses", "")):
+            several = attrs.get(key)
+            if isinstance(several, list) and several:
+                words.append(word + " ".join(several))
+        if attrs.get("more_addresses"):
+            words.append(f"and {attrs['more_addresses']} more")
+        spans: list[Span] = [(f"     {self.look.glyphs.plain('  '.join(words))}", "muted")] if words else []
+        spans += [(f"  {table.spec.metric(column).label} {value(table, column, row)[0]}", "warning")
+                  for column in SUMS if table.value(column, row)]
+        return [tuple(spans)] if spans else []
+
+    def _disks(self, picture: Picture, node: int) -> list[Line]:
+        table, glyphs = picture.view["disk"], self.look.glyphs
+        rows = table.rows_of(node).tolist()
+        out: list[Line] = [title(" Local file systems", "" if rows else "none known")]
+        if rows:
+            out.append(((f"   {'place':<20}{'state':<10}{'used':>7}{'free':>11}{'size':>11}{'inodes':>8}  "
+                         f"{'type':<8}{'device':<20}", "head"),))
+        for row in rows:
+            mark_text, style = severity(glyphs, picture.row_state("disk", row))
+            spans: list[Span] = [(f"   {glyphs.fit(table.labels[row], 19)} ", "text"), (f"{mark_text:<10}", style)]
+            for column, width in (("used_ratio", 7), ("available_bytes", 11), ("size_bytes", 11),
+                                  ("inodes_used_ratio", 8)):
+                text, own = value(table, column, row)
+                spans.append((f"{text:>{width}}", own))
+            attrs = table.attrs[row]
+            kind, device = (str(attrs.get(key) or "") for key in ("type", "device"))
+            mode = "  read-only" if attrs.get("read_only") else ""
+            spans.append((f"  {glyphs.fit(kind, 7)} {glyphs.fit(device, 20)}{mode}", "muted"))
             out.append(tuple(spans))
         return out
 

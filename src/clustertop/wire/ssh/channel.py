@@ -130,7 +130,8 @@ class SshTransport:
 
     async def _open_channel(self, conn: asyncssh.SSHClientConnection) -> Talk:
         self._close_channel()
-        talk = self._talk = Talk(self._dialer.settings, self._receiver, self._body, self._candidates, self.more)
+        talk = self._talk = Talk(
+            self._dialer.settings.of(self._node), self._receiver, self._body, self._candidates, self.more)
         self._channel, _ = await conn.create_session(
             lambda: _Session(talk), bundle.COMMAND, encoding=None, request_pty=False, x11_forwarding=False
         )

@@ -142,6 +142,9 @@ ATTRS: dict[str, dict[str, dict[str, Any]]] = {
     "port": {f"0000:2{row}:00.0/1": {"dev": f"mlx5_{row}", "port": 1, "board": "B", "link_layer": "InfiniBand"} for row in range(3)},
     "node": {"": {}},
     "net": {"0000:30:00.0/eth0": {"name": "eth0", "phys": True}, "lo": {"name": "lo", "phys": False}},
+    "link": {f"0000:2{row}:00.0/up{row}": {"name": f"up{row}", "pci": f"0000:2{row}:00.0", "phys": True} for row in range(2)},
+    "disk": {"/": {"place": "/", "device": "/dev/md0", "type": "ext4", "read_only": False},
+             "/scratch": {"place": "/scratch", "device": "/dev/md1", "type": "xfs", "read_only": True}},
 }
 
 
@@ -240,7 +243,7 @@ def test_a13_what_is_outside_the_range_is_dropped_and_counted(spec: TableSpec, m
 ANY_ATTR = st.one_of(st.none(), st.booleans(), st.integers(-2**60, 2**60), st.text(max_size=12), st.lists(st.text(max_size=8), max_size=3),
                      st.floats(allow_nan=False, allow_infinity=False))
 KEYS = ("index", "pci", "name", "class", "path", "vendor", "device", "physfn", "board", "hca", "link_layer", "dev", "port", "phys", "driver",
-        "gpu", "pid", "netdev", "uuid", "mig_layout")
+        "gpu", "pid", "netdev", "uuid", "mig_layout", "netdevs", "bond", "kind", "master", "members", "addresses", "place", "read_only")
 
 
 @settings(max_examples=40, deadline=None)

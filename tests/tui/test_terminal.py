@@ -32,7 +32,7 @@ class Child:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.before = termios.tcgetattr(slave)
-        environment = {**os.environ, "PYTHONPATH": str(TESTS), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+        environment = {**os.environ, "PYTHONPATH": f"{TESTS}{os.pathsep}{TESTS.parent / 'src'}", "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
         self.process = subprocess.Popen(
             [sys.executable, str(TESTS / "tui" / "console_child.py"), fault], stdin=slave, stdout=slave, stderr=slave,
             env=environment, start_new_session=True)

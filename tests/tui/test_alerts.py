@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from rich.cells import cell_len
 
+from clustertop.inventory import Inventory
 from clustertop.model import LinkState, NodeInfo
+from clustertop.plan import Plan
 from clustertop.probe.frames import Err
+from clustertop.record import Recorder, Recording
+from clustertop.replay import ReplaySession
 from clustertop.rules.latency import times
 from clustertop.rules.spec import Level, Rule, builtin
 from clustertop.tui import handling
@@ -21,6 +26,8 @@ from tui.test_console import console, lines, settle, take, text
 from tui.test_details import SIZES, Source, line_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from textual.pilot import Pilot
 
     from clustertop.tui.app import ConsoleApp
@@ -489,3 +496,34 @@ async def test_the_questions_fit_every_size_and_ascii(size: tuple[int, int]) -> 
             for line in lines(app):
                 line.encode("ascii", "strict")
             assert {cell_len(line) for line in lines(app)} == {size[0]}
+
+
+async def test_what_is_done_in_a_replay_shows_also_at_its_end(tmp_path: Path) -> None:
+    rules = builtin()
+    rules["gpu_temperature"] = msgspec.structs.replace(
+        rules["gpu_temperature"], critical=msgspec.structs.replace(rules["gpu_temperature"].critical, limit=-0.5))
+    nodes = [NodeInfo("n0"), NodeInfo("n1")]
+    plan = Plan(Inventory(tuple(nodes)), PollSettings(), rules)
+    with Recorder(tmp_path / "flight.ct", plan) as tap:
+        fleet = Fleet(nodes, rules, tap=tap)
+        for _ in range(5):
+            fleet.step(gpu=gpus({"temp": 88}, {}))
+    before = len(fleet.seen)
+    async with ReplaySession(Recording(tmp_path / "flight.ct"), 0.0) as session:
+        assert session._task is not None
+        await session._task
+        assert "end of recording" in session.notes[0]
+        async with console(session) as (app, pilot):  # type: ignore[arg-type]
+            await press(pilot, "2")
+            assert "critical <= -0 °C at 2 readings (recording)" in " ".join(below(app).split())
+            assert "warning <= 5 °C at 2 readings (builtin)" in " ".join(below(app).split())
+            assert "raised at most" not in below(app), "the recording does not say how often nodes were read"
+            await press(pilot, "A", *"seen", "enter")
+            assert "(ack) 88 °C" in listed(app)[0]
+            await press(pilot, "Z", "tab", "enter")
+            assert "ack, silenced until" in listed(app)[0]
+            await press(pilot, "A", "Z", "up", "enter")
+            assert "(" not in listed(app)[0]
+            await press(pilot, "l")
+            assert [line.split()[1] for line in below(app).splitlines()[1:]][-before:] == [
+                change.kind for change in reversed(fleet.seen)], "what happened then is as it was"

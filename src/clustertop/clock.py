@@ -45,6 +45,12 @@ def local_minute(wall: float) -> str:
     return local_time(wall)[:5]
 
 
+def local_until(wall: float, now: float) -> str:
+    """Return *wall* as the operator's local ``HH:MM``, with the day where it is another one than that of *now*."""
+    then, today = (datetime.fromtimestamp(at, UTC).astimezone() for at in (wall, now))
+    return f"{then:%H:%M}" if then.date() == today.date() else f"{then:%a %d %b %H:%M}"
+
+
 def local_time(wall: float) -> str:
     """Return *wall* as the operator's local ``HH:MM:SS``."""
     return datetime.fromtimestamp(wall, UTC).astimezone().strftime("%H:%M:%S")

@@ -276,6 +276,7 @@ class Console(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     refresh_seconds: Annotated[float, _number("Shortest time between two drawings of new values.", 0.1, 60)] = 0.5
     ascii: Annotated[bool, _text("Draw with plain ASCII only.")] = False
     mouse: Annotated[bool, _text("Take mouse input.")] = True
+    bell: Annotated[bool, _text("Ring the terminal's bell when something critical is new.")] = False
 
 
 class Notify(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

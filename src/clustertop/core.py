@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from clustertop.model import Alert, LinkEvent, NodeInfo
+    from clustertop.rules.hands import Ack, Silence
     from clustertop.rules.spec import Rule
     from clustertop.state import State
     from clustertop.store.store import ExpectCount, ExpectWidth
@@ -65,6 +66,10 @@ class Snapshot:
     """Frames taken so far, of all nodes."""
     bad_frames: Mapping[int, str]
     """Nodes whose last frame could not be used, with the reason."""
+    acks: Mapping[tuple[str, str], Ack]
+    """Acknowledgements in force, by rule and thing (its id)."""
+    silences: tuple[Silence, ...]
+    """Silences in force."""
 
 
 class Core:
@@ -149,7 +154,7 @@ class Core:
         alerts = self._mark(view, transitions)
         self._log.extend(transitions)
         self.snapshot = Snapshot(view, tuple(alerts), tuple(self._log), self.engine, self.frames,
-                                 dict(self.bad_frames))
+                                 dict(self.bad_frames), dict(self.hands.acks), tuple(self.hands.silences.values()))
         if transitions:
             for listener in self._listeners:
                 listener(transitions)
@@ -188,8 +193,12 @@ class Core:
 
     def unacknowledge(self, alert: Alert) -> None:
         """Take an acknowledgement back."""
+        self.end_ack(alert.rule, alert.thing.id)
+
+    def end_ack(self, rule: str, thing: str) -> None:
+        """Take back the acknowledgement of *rule* on the thing of that id, also where it does not fire now."""
         if self.snapshot is not None:
-            self.hands.unacknowledge(alert, self.snapshot.view.wall)
+            self.hands.end_ack((rule, thing), self.snapshot.view.wall)
 
     def silence(self, where: str, rule: str, seconds: float, *, by: str = "", reason: str = "") -> None:
         """Tell of nothing that *rule* (``*``: any) says of *where* (node, rack, leaf, group, thing) for *seconds*."""

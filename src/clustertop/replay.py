@@ -7,16 +7,21 @@ from typing import TYPE_CHECKING, Self
 
 from clustertop.core import Core, Snapshot
 from clustertop.record import Recording, play
+from clustertop.rules.spec import builtin
 from clustertop.session import OwnMeter
 from clustertop.settings import expect_gpus, expect_ports, expect_width
 from clustertop.store.view import Freshness
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from types import TracebackType
 
     from clustertop.model import OwnCost, Request, Transition
+    from clustertop.rules.latency import Times
+    from clustertop.rules.spec import Rule
 
+RECORDING = "recording"
+"""Where a limit came from that is another one than the built-in one."""
 BATCH = 200
 """Steps after which a replay at full speed lets the console draw."""
 
@@ -53,6 +58,9 @@ class ReplaySession:
         self.core = replay_core(recording)
         self.title = f"replay {recording.path.name}"
         self.notes: tuple[str, ...] = ()
+        self.origins = _origins(recording.header.rules)
+        self.times: Times | None = None
+        """How often nodes were read is not in the recording."""
         self._recording, self._speed = recording, speed
         self._task: asyncio.Task[None] | None = None
         self._meter = OwnMeter()
@@ -77,6 +85,15 @@ class ReplaySession:
 
     def request(self, request: Request) -> None:
         """There is no probe to ask."""
+
+    def evaluate(self) -> None:
+        """Judge the moment played last once more: what the operator did shows, also when the recording is at its end.
+
+        What operators do with the alerts of a recording is kept nowhere.
+        """
+        now = self.core.snapshot
+        if now is not None:
+            self.core.tick(now.view.at, now.view.wall)
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._play(), name="replay")
@@ -108,3 +125,17 @@ class ReplaySession:
             play(self.core, step)
         end = f"end of recording{f': {self._recording.note}' if self._recording.note else ''}"
         self.notes = (end,)
+
+
+def _origins(rules: Mapping[str, Rule]) -> dict[str, dict[str, str]]:
+    """By rule and key: what is not as built in here came with the recording."""
+    usual, out = builtin(), {}
+    for name, rule in rules.items():
+        base = usual.get(name)
+        levels = {} if base is None else dict(base.levels())
+        mine = {f"{severity.name.lower()}.limit": RECORDING for severity, level in rule.levels()
+                if levels.get(severity) != level}
+        if base is None or rule.clear != base.clear:
+            mine["clear.limit"] = RECORDING
+        out[name] = mine
+    return out

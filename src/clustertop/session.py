@@ -17,7 +17,7 @@ from clustertop.poll.fleet import Fleet
 from clustertop.rules import latency
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Mapping
     from types import TracebackType
 
     from clustertop.model import LinkEvent
@@ -159,6 +159,11 @@ class Session:
     def times(self) -> Times:
         """How often nodes are read and judged: what makes an alert late."""
         return latency.times(self.plan.settings, self._tick)
+
+    @property
+    def origins(self) -> Mapping[str, Mapping[str, str]]:
+        """By rule and key: where the operator's configuration set it; what is not here is built in."""
+        return self.plan.origins
 
     def cost(self) -> OwnCost | None:
         """What watching costs here; None before it is known."""

@@ -14,6 +14,7 @@ from clustertop.demo.cluster import Cluster, schedule
 from clustertop.demo.faults import FAULTS, FaultError, parse, place
 from clustertop.demo.plan import make_plan, slurm_id
 from clustertop.demo.readings import OLD_FIRMWARE
+from clustertop.demo.server import departures
 from clustertop.model import LinkEvent, LinkState, NodeInfo, Severity
 from clustertop.probe.frames import Encoder, line
 from clustertop.probe.gpu import COLUMNS
@@ -62,11 +63,11 @@ class Watched:
         self.core.tick(100.1 + self.now, WALL + self.now)
 
     def until(self, rule: str, seconds: int) -> Transition:
-        """The first raised transition of *rule* within *seconds*."""
+        """The first transition that tells of *rule* within *seconds*: raised, or what an early sign of it became."""
         for _ in range(seconds):
             self.second()
             for one in self.seen:
-                if one.rule == rule and one.kind == "raised":
+                if one.rule == rule and one.kind in {"raised", "worsened"}:
                     return one
         raise AssertionError(f"no {rule} within {seconds} s, only {[one.rule for one in self.seen]}")
 
@@ -85,6 +86,8 @@ class Watched:
         ("rdma-errors@gpu002", "rdma_soft_errors", "mlx5_", 8),
         ("port-flap@gpu002", "rdma_port_down", "mlx5_", 6),
         ("gpu-lost@gpu002", "gpu_missing", "GPU", 6),
+        ("x8-lost@gpu002", "pcie_width", "GPU", 6),
+        ("x8-lost@gpu002", "gpu_missing", "GPU", 30),
         ("gpu-hung@gpu002", "probe_hung", "gpu group", 5),
         ("hot-gpu@gpu002", "gpu_temperature", "GPU", 40),
         ("straggler@gpu002", "gpu_straggler", "GPU", 135),
@@ -306,6 +309,22 @@ def test_plans_have_racks_leaves_jobs_and_idle_nodes(count: int) -> None:
     assert racks.count("r1") == min(count, 8 if count <= 128 else 16)
     assert any(node.job < 0 for node in plan.nodes) == (count >= 4)
     assert {node.job for node in plan.nodes} - {-1} == set(range(len(plan.jobs)))
+
+
+def test_a_link_that_goes_bad_before_its_gpu_is_lost_is_one_line() -> None:
+    watched = Watched(2, ["x8-lost@gpu002"])
+    watched.until("gpu_missing", 40)
+    told = [change for change in watched.seen if change.rule in {"pcie_width", "gpu_missing"}]
+    assert [f"{change.kind} {change.rule}" for change in told] == ["raised pcie_width", "worsened gpu_missing"]
+    assert told[0].alert == told[1].alert
+    assert told[0].since == told[1].since
+    assert watched.core.snapshot is not None
+    assert [alert.rule for alert in watched.core.snapshot.alerts] == ["gpu_missing"]
+
+
+def test_rack_down_takes_every_node_of_one_rack() -> None:
+    cluster = Cluster(32, 7, [parse("rack-down@gpu012:4"), parse("node-down@gpu001:9")])
+    assert sorted(departures(cluster)) == [*((4.0, number) for number in range(8, 16)), (9.0, 0)]
 
 
 @pytest.mark.parametrize("count", [0, -1, 2049])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from clustertop.core import Core, Snapshot
 from clustertop.model import LinkEvent, LinkState, NodeInfo, OwnCost, Request
@@ -12,6 +13,11 @@ from clustertop.rules.sanity import check
 from clustertop.rules.spec import builtin
 from clustertop.store.store import SPECS
 from clustertop.wire.frame import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from clustertop.rules.latency import Times
 
 GPU_MOVING = ("util", "mem_used", "power_mw", "temp", "sm_mhz")
 GPU_FIXED = ("mem_total", "power_limit_mw", "temp_slowdown", "temp_shutdown", "pstate", "pcie_gen", "pcie_width",
@@ -97,6 +103,13 @@ class FleetSource:
     def released(self, node: int) -> bool:
         """Whether it was last asked to let go."""
         return node in self.wished
+
+    origins: Mapping[str, Mapping[str, str]] = {}
+    times: Times | None = None
+
+    def evaluate(self) -> None:
+        """Judge the same moment again."""
+        self.core.tick(self.now, self.wall)
 
     def request(self, request: Request) -> None:
         """Keep the request."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from clustertop.core import Snapshot
     from clustertop.probe.frames import Table
+    from clustertop.rules.latency import Times
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
 PORT = "0000:20:00.0/1"
@@ -27,7 +28,10 @@ class Source:
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
+        self.core = fleet.core
         self.title, self.notes, self.live = "test", (), False
+        self.origins: Mapping[str, Mapping[str, str]] = {}
+        self.times: Times | None = None
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -37,6 +41,10 @@ class Source:
     def cost(self) -> OwnCost:
         """A plausible cost."""
         return OwnCost(0.01, 60 * 2**20)
+
+    def evaluate(self) -> None:
+        """Judge the same moment again."""
+        self.fleet.tick()
 
     def request(self, request: Request) -> None:
         """Nobody is there to be asked."""

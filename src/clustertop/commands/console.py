@@ -73,4 +73,4 @@ async def draw(source: Source, loaded: Loaded | None, args: argparse.Namespace) 
     return await run_console(
         source, theme=args.theme or console.theme or DEFAULT,
         refresh_seconds=console.refresh_seconds, ascii=(console.ascii or None) if args.ascii is None else args.ascii,
-        mouse=console.mouse if args.mouse is None else args.mouse)
+        mouse=console.mouse if args.mouse is None else args.mouse, bell=console.bell)

@@ -25,10 +25,12 @@ FAULTS = {
     "port-unused": "an InfiniBand port has no cable and never had one: no fault",
     "old-firmware": "the adapters of a node have another firmware than those of its peers",
     "gpu-lost": "a GPU falls off the bus",
+    "x8-lost": "a GPU's link trains at x8, and 20 seconds on the GPU falls off the bus",
     "gpu-hung": "an NVML call does not return; the other groups go on",
     "hot-gpu": "a GPU heats up to its slowdown limit and is slowed down",
     "straggler": "a GPU stays behind its peers (its alert takes two minutes)",
     "node-down": "a node goes away: its connections end and new ones are refused",
+    "rack-down": "every node of a rack goes away at once, as when its power feed trips",
     "noisy-shell": "greetings, JSON-like noise and escape sequences before, between and after the frames",
 }
 

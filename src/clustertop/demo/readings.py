@@ -21,6 +21,8 @@ FLAP_SECONDS = 20.0
 FLAP_DOWN_SECONDS = 8.0
 AER_AFTER_SECONDS, NARROW_AFTER_SECONDS = 15.0, 40.0
 """Of a link whose GPU is too hot: after its fault began."""
+LOST_AFTER_SECONDS = 20.0
+"""Of a GPU whose link went bad first: after that."""
 OLD_FIRMWARE = "28.36.1010"
 LOST = Err("GPU is lost")
 HUNG_CALL = "nvmlDeviceGetUtilizationRates"
@@ -77,11 +79,20 @@ class Node:
 
     def _narrow(self) -> int | None:
         """Return the GPU whose link is at x8 now."""
-        narrow, hot = self.active("x8"), self.active("hot-x8")
+        narrow, hot = self.active("x8") or self.active("x8-lost"), self.active("hot-x8")
         if narrow is not None:
-            return narrow.device
+            return narrow.device if narrow.device != self._lost() else None
         if hot is not None and self._simulator.seconds >= hot.start_seconds + NARROW_AFTER_SECONDS:
             return hot.device
+        return None
+
+    def _lost(self) -> int | None:
+        """Return the GPU that is off the bus now."""
+        lost, going = self.active("gpu-lost"), self.active("x8-lost")
+        if lost is not None:
+            return lost.device
+        if going is not None and self._simulator.seconds >= going.start_seconds + LOST_AFTER_SECONDS:
+            return going.device
         return None
 
     def update(self, schedule: Schedule, now: float) -> dict[str, Group]:
@@ -138,18 +149,18 @@ class Node:
         narrow = self._narrow()
         if narrow is not None:
             cells[_WIDTHS + narrow] = 8
-        lost = self.active("gpu-lost")
+        lost = self._lost()
         if lost is not None:
-            cells[lost.device :: fixed.GPUS] = [LOST] * len(fixed.GPU_COLUMNS)
+            cells[lost :: fixed.GPUS] = [LOST] * len(fixed.GPU_COLUMNS)
         return Table(self.machine.gpu_rows, fixed.GPU_COLUMNS, cells)
 
     def _pcie(self) -> Table:
         machine = self.machine
         cells = machine.pcie_cells
         rows = len(machine.pcie_rows)
-        narrow, uplink, lost = self._narrow(), self.active("x8-switch"), self.active("gpu-lost")
+        narrow, uplink, lost = self._narrow(), self.active("x8-switch"), self._lost()
         hot = self.active("hot-x8")
-        if narrow is not None or uplink or lost or hot:
+        if narrow is not None or uplink or lost is not None or hot:
             cells = list(cells)
         if narrow is not None:
             # Both ends of the link say so.
@@ -161,7 +172,7 @@ class Node:
             cells[machine.above[uplink.device][1]] = 8
         if lost is not None:
             # All ones on the bus: the kernel prints what it makes of them.
-            row = machine.gpu_pcie[lost.device]
+            row = machine.gpu_pcie[lost]
             cells[row], cells[2 * rows + row] = 63, "Unknown"
         return Table(machine.pcie_rows, fixed.PCIE_COLUMNS, cells)
 

@@ -26,7 +26,7 @@ from clustertop.demo.faults import parse
 from clustertop.demo.session import Demo, Door, Rooms
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Coroutine, Iterator, Sequence
 
 HOST = "127.0.0.1"
 USER = "demo"
@@ -93,7 +93,7 @@ async def serve(cluster: Cluster, directory: Path, interval: float | None = None
 async def _life(demo: Demo, rooms: Rooms, listeners: Sequence[asyncssh.SSHAcceptor]) -> None:
     """Take nodes down when their time has come; their time starts with the first frame."""
     await demo.first_frame.wait()
-    down = sorted((one.start_seconds, one.node) for one in demo.cluster.faults if one.name == "node-down")
+    down = sorted(departures(demo.cluster))
     while down or demo.cluster.nodes:
         now = demo.now()
         while down and down[0][0] <= now:
@@ -102,6 +102,17 @@ async def _life(demo: Demo, rooms: Rooms, listeners: Sequence[asyncssh.SSHAccept
             rooms.shut(number)
         # The simulator goes on while nobody looks, in small strides.
         await asyncio.sleep(min(SKIP_STEPS_SECONDS, max(down[0][0] - now, 0.0)) if down else SKIP_STEPS_SECONDS)
+
+
+def departures(cluster: Cluster) -> Iterator[tuple[float, int]]:
+    """When nodes go away, and which; of a rack all that stand in it."""
+    nodes = cluster.plan.nodes
+    for one in cluster.faults:
+        if one.name == "node-down":
+            yield one.start_seconds, one.node
+        elif one.name == "rack-down":
+            yield from ((one.start_seconds, number) for number, node in enumerate(nodes)
+                        if node.rack == nodes[one.node].rack)
 
 
 def _watch_stdin(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:

@@ -92,11 +92,8 @@ class Hands:
         self.acks[ack.key] = ack
         self.changed += 1
 
-    def unacknowledge(self, alert: Alert, wall: float) -> None:
-        """Take it back."""
-        self._drop_ack((alert.rule, alert.thing.id), wall)
-
-    def _drop_ack(self, key: tuple[str, str], wall: float) -> None:
+    def end_ack(self, key: tuple[str, str], wall: float) -> None:
+        """Take back the acknowledgement of that rule and thing (its id), whether or not it fires."""
         if self.acks.pop(key, None) is not None:
             self.dropped[drop_key("ack", key)] = wall
             self.changed += 1
@@ -136,10 +133,10 @@ class Hands:
         for alert in alerts:
             ack = self.acks.get((alert.rule, alert.thing.id))
             if ack is not None and self._worse(ack, alert, view):
-                self._drop_ack(ack.key, view.wall)
+                self.end_ack(ack.key, view.wall)
                 worse.append(alert)
                 ack = None
-            hush = self._silenced(alert, view)
+            hush = silence_of(alert, self.silences.values(), view.nodes)
             if ack is not None or hush is not None:
                 alert = replace(alert, acked=ack is not None, silenced=hush is not None,
                                 note=(ack.reason if ack else "") or (hush.reason if hush else ""))
@@ -147,7 +144,7 @@ class Hands:
         shown = {(alert.rule, alert.thing.id) for alert in alerts}
         for key in [key for key, ack in self.acks.items()
                     if not ack.lasting and key not in shown and not fires(*key)]:
-            self._drop_ack(key, view.wall)
+            self.end_ack(key, view.wall)
         out.sort(key=lambda alert: alert.acked or alert.silenced)
         return out, worse
 
@@ -176,15 +173,15 @@ class Hands:
         limit = rule.levels()[0][1].limit
         return abs(now - limit) > WORSE * abs(ack.value - limit)
 
-    def _silenced(self, alert: Alert, view: FleetView) -> Silence | None:
-        for silence in self.silences.values():
-            if fnmatchcase(alert.rule, silence.rule) and _about(alert, silence.where, view.nodes):
-                return silence
-        return None
-
 
 _COUNTED = frozenset({"", "lanes"})
 """Units of what is counted, not measured."""
+
+
+def silence_of(alert: Alert, silences: Iterable[Silence], nodes: Sequence[NodeInfo]) -> Silence | None:
+    """The one of *silences* that holds *alert* longest; None: it is told of. *nodes*: the inventory's."""
+    mine = [one for one in silences if fnmatchcase(alert.rule, one.rule) and _about(alert, one.where, nodes)]
+    return max(mine, key=lambda one: one.until, default=None)
 
 
 def _about(alert: Alert, where: str, nodes: Sequence[NodeInfo]) -> bool:

@@ -186,6 +186,12 @@ def _gpu_temperature(view: FleetView, row: int) -> str:
             f"{quantity(table.value('temperature_slowdown_celsius', row), '°C')}")
 
 
+def _gpu_memory_temperature(view: FleetView, row: int) -> str:
+    table = view["gpu"]
+    return (f"memory {quantity(table.value('memory_temperature_celsius', row), '°C')}, its limit "
+            f"{quantity(table.value('memory_temperature_max_celsius', row), '°C')}")
+
+
 def _gpu_slowdown(view: FleetView, row: int) -> str:
     mask = view["gpu"].value("clocks_event_reasons", row)
     return "slowed down: " + ", ".join(gpu.reason_words(mask or 0))
@@ -382,6 +388,7 @@ _SPECIAL: dict[str, Callable[[FleetView, int], str]] = {
     "pcie_speed": _pcie_speed,
     "gpu_missing": _gpu_missing,
     "gpu_temperature": _gpu_temperature,
+    "gpu_memory_temperature": _gpu_memory_temperature,
     "gpu_slowdown": _gpu_slowdown,
     "gpu_utilization": _gpu_utilization,
     "gpu_straggler": _gpu_straggler,

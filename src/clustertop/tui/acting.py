@@ -236,6 +236,8 @@ class Acting(App[int]):
         pane = self.panes[self.front]
         if isinstance(pane, PciePane | RdmaPane):
             self.say(pane.toggle_all())
+        elif isinstance(pane, AlertsPane):
+            self.say(pane.toggle_known())
 
     def _table(self) -> Table[Picture] | None:
         pane = self.panes[self.front]
@@ -271,12 +273,21 @@ class Acting(App[int]):
         if node is not None:
             self.source.request(Request(node, {"do": "full"}))
             self.say(f"asked {self.atlas.names[node]} for a full reading")
+        else:
+            self.say(self.no_node())
+
+    def no_node(self) -> str:
+        """Why there is no node to do something with."""
+        pane = self.panes[self.front]
+        if isinstance(pane, AlertsPane) and pane.opens():
+            return "an alert about many nodes: + unfolds it"
+        return "no node under the cursor"
 
     def action_release(self) -> None:
         """Let go of the GPUs of the node under the cursor, or take them back; asks first."""
         node = self.panes[self.front].node()
         if node is None:
-            self.say("no node under the cursor")
+            self.say(self.no_node())
             return
         name = self.atlas.names[node]
         if not self.source.live:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import time
 from pathlib import Path
@@ -12,13 +13,13 @@ from textual.containers import Vertical
 from textual.reactive import reactive
 from textual.widgets import ContentSwitcher, Input
 
-from clustertop.model import Request
+from clustertop.model import Request, Severity
 from clustertop.tui import terminal, theme
-from clustertop.tui.acting import Acting
 from clustertop.tui.actions import ALL, LISTS, SCREENS, WHERE, bindings, keys_for
 from clustertop.tui.atlas import Atlas
 from clustertop.tui.commands import Commands
 from clustertop.tui.glyphs import ASCII, UNICODE, utf8_locale
+from clustertop.tui.handling import Handling
 from clustertop.tui.panes.alerts import AlertsPane
 from clustertop.tui.panes.detail import DetailPane
 from clustertop.tui.panes.fleet import FleetPane
@@ -47,11 +48,13 @@ __all__ = ["ConsoleApp", "Source", "run_console"]
 LOOK_SECONDS = 0.25
 """How often the source is looked at: so late at most is a snapshot drawn, and four times a second at most."""
 SAID_SECONDS = 3.0
+NEWS = frozenset({"raised", "worsened", "remains"})
+"""Transitions that the bell rings for."""
 SILENCE_SECONDS = 4.0
 """Without a new snapshot for so long the summary says so."""
 
 
-class ConsoleApp(Acting):
+class ConsoleApp(Handling):
     """The console. It reads ``source`` and asks nothing else of anybody."""
 
     TITLE = "clustertop"
@@ -70,7 +73,7 @@ class ConsoleApp(Acting):
     #empty { height: 1fr; }
     #filter { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
     #filter:focus { border: none; }
-    #legend, #pcie-head, #rdma-head, #outliers-head { background: $background; }
+    #legend, #alerts-head, #pcie-head, #rdma-head, #outliers-head { background: $background; }
     #fleet-line { background: $panel; }
     #fleet-worst { background: $background; }
     Palette #--input, Palette #--input.--list-visible, Palette CommandList { border: blank; }
@@ -81,7 +84,7 @@ class ConsoleApp(Acting):
 
     def __init__(
         self, source: Source, *, theme_name: str = theme.DEFAULT, refresh_seconds: float = 1.0,
-        ascii_only: bool = False, mouse: bool = True,
+        ascii_only: bool = False, mouse: bool = True, bell: bool = False,
     ) -> None:
         no_color = bool(os.environ.get("NO_COLOR"))
         super().__init__(ansi_color=True if no_color else None)
@@ -100,9 +103,9 @@ class ConsoleApp(Acting):
         self.keys = Keys(self.look, id="keys")
         self.empty = Bar(self.look, id="empty")
         self.panes: dict[str, Pane] = {
-            "fleet": FleetPane(self.look), "alerts": AlertsPane(self.look), "nodes": NodesPane(self.look),
+            "fleet": FleetPane(self.look), "alerts": AlertsPane(self.look, source), "nodes": NodesPane(self.look),
             "pcie": PciePane(self.look), "rdma": RdmaPane(self.look), "outliers": OutliersPane(self.look),
-            "detail": DetailPane(self.look), "gpu": GpuPane(self.look),
+            "detail": DetailPane(self.look, source), "gpu": GpuPane(self.look),
         }
         for bar in (self.tabs, self.summary, self.keys):
             bar.remake = self.draw_bars
@@ -114,6 +117,9 @@ class ConsoleApp(Acting):
         self._new_at = time.monotonic()
         self._said: tuple[str, float] = ("", 0.0)
         self._tty = False
+        self._rings = bell
+        self._heard = float("-inf")
+        """The moment up to which transitions have been looked at for the bell."""
         self._asking: tuple[int, float] | None = None
         """The node whose processes were asked for last, and when."""
 
@@ -159,8 +165,27 @@ class ConsoleApp(Acting):
                 and newest.view.at - shown.view.at >= self._least - LOOK_SECONDS / 2)):
             self._new_at = now
             self.snapshot = newest
+        if newest is not None:
+            self._ring(newest)
         self._ask_processes(now)
         self.draw_bars()
+
+    def take_newest(self) -> None:
+        """Take the newest snapshot now, for what the operator just did to show; a held picture stays."""
+        newest = self.source.snapshot
+        if self.paused_at is None and newest is not None:
+            self._new_at = time.monotonic()
+            self.snapshot = newest
+
+    def _ring(self, newest: Snapshot) -> None:
+        """Ring once for the ticks since the last look, if something critical is new; also while the picture is held."""
+        if newest.view.at <= self._heard:
+            return
+        news = itertools.takewhile(lambda change: change.at > self._heard, reversed(newest.log))
+        if self._rings and any(change.kind in NEWS and change.severity == Severity.CRITICAL and not change.quiet
+                               for change in news):
+            self.bell()
+        self._heard = newest.view.at
 
     def _ask_processes(self, now: float) -> None:
         """Have the node whose page is open list its processes; nobody else, and nobody any longer than that."""
@@ -272,6 +297,8 @@ class ConsoleApp(Acting):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """An action that means nothing on the screen in front does nothing."""
+        if action == "part" and len(self.screen_stack) > 1:
+            return False  # Tab belongs to the page on top
         allowed = WHERE.get(action)
         return allowed is None or self.front in allowed
 
@@ -313,6 +340,9 @@ class ConsoleApp(Acting):
             if job:
                 self.show_job(job)
                 return
+        if isinstance(pane, AlertsPane) and pane.opens():
+            self.say(pane.fold())
+            return
         node = pane.node()
         if node is not None:
             self.open_node(node)
@@ -349,7 +379,7 @@ class ConsoleApp(Acting):
 
 async def run_console(
     source: Source, *, theme: str = theme.DEFAULT, refresh_seconds: float = 1.0,
-    ascii: bool | None = None, mouse: bool = True,  # noqa: A002
+    ascii: bool | None = None, mouse: bool = True, bell: bool = False,  # noqa: A002
 ) -> int:
     """Run the console over *source* until the operator leaves; returns the exit status.
 
@@ -362,10 +392,11 @@ async def run_console(
         refresh_seconds: shortest time between two pictures; never less than a quarter of a second.
         ascii: draw in ASCII only; None: where the locale is not UTF-8.
         mouse: report the mouse.
+        bell: ring when something critical is new.
     """
     app = ConsoleApp(
         source, theme_name=theme, refresh_seconds=refresh_seconds,
-        ascii_only=not utf8_locale() if ascii is None else ascii, mouse=mouse)
+        ascii_only=not utf8_locale() if ascii is None else ascii, mouse=mouse, bell=bell)
     with terminal.Guard(app.exit) as guard:
         result = await app.run_async(mouse=mouse)
         guard.left()

@@ -79,3 +79,21 @@ def pairs(given: Sequence[tuple[str, Span]], wide: int) -> list[Line]:
 def title(text: str, note: str = "") -> Line:
     """A section's heading."""
     return ((text, "title"), (f"  {note}" if note else "", "muted"))
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Break *text* at blanks into lines of at most *width* characters."""
+    out, line = [], ""
+    for word in text.split():
+        while len(word) > width:
+            if line:
+                out.append(line)
+                line = ""
+            out.append(word[:width])
+            word = word[width:]
+        if line and len(line) + 1 + len(word) > width:
+            out.append(line)
+            line = word
+        else:
+            line = f"{line} {word}".strip()
+    return [*out, line] if line else out or [""]

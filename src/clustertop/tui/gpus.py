@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from clustertop.quantity import duration, quantity
 from clustertop.signals import gpu, xid
 from clustertop.tui import devices
-from clustertop.tui.cells import explained, pairs, severity, title
-from clustertop.tui.panes.alerts import wrap
+from clustertop.tui.cells import explained, pairs, severity, title, wrap
 
 if TYPE_CHECKING:
     from clustertop.tui.glyphs import Glyphs

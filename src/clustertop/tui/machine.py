@@ -8,8 +8,7 @@ import numpy as np
 
 from clustertop.model import Why
 from clustertop.quantity import duration, quantity
-from clustertop.tui.cells import explained, pairs, title, value
-from clustertop.tui.panes.alerts import wrap
+from clustertop.tui.cells import explained, pairs, title, value, wrap
 
 if TYPE_CHECKING:
     from clustertop.store.view import TableView

@@ -79,7 +79,11 @@ class Totals:
     probe_cpu_mean: float | None
     probe_cpu_max: float | None
     alerts: tuple[int, int, int]
-    """Critical, warning, info."""
+    """Critical, warning, info; whatever the operator did about them."""
+    acknowledged: int
+    """Of these."""
+    silenced: int
+    """Of these, without those that are also acknowledged."""
 
 
 class Picture:
@@ -214,6 +218,10 @@ class Picture:
         return all((node is not None and bool(found[node])) or term in text
                    for term, found in zip(self.terms, self._found, strict=True))
 
+    def matches_any(self, nodes: tuple[int, ...], text: str) -> bool:
+        """Whether every term is in *text* or in the words of one and the same of *nodes*."""
+        return not self.terms or self.matches(None, text) or any(self.matches(node, text) for node in nodes)
+
     # -- sums ----------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -236,6 +244,8 @@ class Picture:
             bool(np.isnan(power).any()) or int((present & fresh).sum()) < len(gpu), _least(age[up]), _most(age[up]),
             _mean(cpu[up]), _most(cpu[up]),
             (level.count(Severity.CRITICAL), level.count(Severity.WARNING), level.count(Severity.INFO)),
+            sum(alert.acked for alert in self.snapshot.alerts),
+            sum(alert.silenced and not alert.acked for alert in self.snapshot.alerts),
         )
 
     @cached_property

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from clustertop.core import Snapshot
+    from collections.abc import Mapping
+
+    from clustertop.core import Core, Snapshot
     from clustertop.model import OwnCost, Request
+    from clustertop.rules.latency import Times
 
 
 class Source(Protocol):
@@ -38,6 +41,25 @@ class Source(Protocol):
 
     def released(self, node: int) -> bool:
         """Whether the operator wants the GPUs of *node* let go, whether or not they are yet."""
+        ...
+
+    @property
+    def core(self) -> Core:
+        """What takes acknowledgements, silences and dismissals."""
+        ...
+
+    def evaluate(self) -> None:
+        """Judge now, beside the regular ticks, so that what the operator did shows at once."""
+        ...
+
+    @property
+    def origins(self) -> Mapping[str, Mapping[str, str]]:
+        """By rule and key: where its value came from; what is not here is built in."""
+        ...
+
+    @property
+    def times(self) -> Times | None:
+        """How often nodes are read and judged: how late an alert can be. None: not known."""
         ...
 
     def request(self, request: Request) -> None:

@@ -14,6 +14,7 @@ from clustertop.signals import gpu as gpus
 from clustertop.signals import host
 from clustertop.signals.link import SUMS
 from clustertop.tui import devices, ports
+from clustertop.tui.alert_words import known_words, many, thing_words
 from clustertop.tui.cells import severity, title, value
 from clustertop.tui.machine import interval, machine_lines, probe_lines, unknown_lines
 from clustertop.tui.panes.base import Pane
@@ -22,13 +23,16 @@ from clustertop.tui.picture import STYLES, mark
 from clustertop.tui.widgets.table import Document, Table
 
 if TYPE_CHECKING:
-
     from textual.app import ComposeResult
 
+    from clustertop.model import Alert
     from clustertop.tui.picture import Picture
+    from clustertop.tui.source import Source
     from clustertop.tui.widgets.heatmap import HeatMap
     from clustertop.tui.widgets.lines import Line, Look, Span
 
+MOST_INSIDE = 8
+"""Most verdicts listed below an alert about many things."""
 _FACTS = ("host", "os", "kernel", "arch", "driver", "cuda", "nvml", "python", "boot_id")
 
 
@@ -37,8 +41,9 @@ class DetailPane(Pane):
 
     TITLE: ClassVar[str] = "Node"
 
-    def __init__(self, look: Look, *, id: str = "detail") -> None:  # noqa: A002
+    def __init__(self, look: Look, source: Source, *, id: str = "detail") -> None:  # noqa: A002
         super().__init__(look, id=id)
+        self.source = source
         self.page = Document(look, id="page")
         self.number: int | None = None
         self.live = True
@@ -80,9 +85,7 @@ class DetailPane(Pane):
             out.append(((f" its last frame could not be used: {bad}", "warning"),))
         alerts = picture.alerts_of.get(node, [])
         for alert in alerts:
-            text, style = severity(self.look.glyphs, alert.severity)
-            out.append(((f" {text:<7} ", style), (f"{duration(picture.view.at - alert.since):>7}  ", "muted"),
-                        (f"{alert.thing.label if alert.thing.key else 'node'}: ", "title"), (alert.message, "text")))
+            out += self._alert(picture, node, alert)
         if not alerts and picture.state[node] == 0:
             out.append(((f" {self.look.glyphs.ok} no alert on this node", "ok"),))
         out += self._differs(picture, node)
@@ -94,6 +97,25 @@ class DetailPane(Pane):
             if section:
                 out.append(())
                 out += section
+        return out
+
+    def _alert(self, picture: Picture, node: int, alert: Alert) -> list[Line]:
+        """An alert on the node; of one about many things, what of it is here."""
+        text, style = severity(self.look.glyphs, alert.severity)
+        known = known_words(alert, picture.snapshot)
+        what = alert.thing.label if alert.thing.key or not alert.thing.node else "node"
+        out: list[Line] = [
+            ((f" {text:<7} ", "muted" if known else style),
+             (f"{duration(picture.view.at - alert.since):>7}  ", "muted"),
+             ("" if alert.message.startswith(what) else f"{what}: ", "title"),
+             *([(f"({known}) ", "info")] if known else []), (alert.message, "text"))]
+        newest = self.source.snapshot
+        if many(alert) and newest is not None:
+            mine = [one for one in newest.engine.inside(newest.view, alert) if one.on == (node,)]
+            out += [((f"{'':18}{thing_words(one.thing, 0)}: ", "muted"), (one.message, "muted"))
+                    for one in mine[:MOST_INSIDE]]
+            if len(mine) > MOST_INSIDE:
+                out.append(((f"{'':18}and {len(mine) - MOST_INSIDE} more", "muted"),))
         return out
 
     def _head(self, picture: Picture, node: int) -> Line:

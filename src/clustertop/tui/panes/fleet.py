@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from clustertop.plain import released_words
 from clustertop.quantity import duration
+from clustertop.tui.alert_words import known_words, what_words
 from clustertop.tui.cells import severity
 from clustertop.tui.heat import HEATS
 from clustertop.tui.panes.base import Pane
@@ -72,13 +73,13 @@ class FleetPane(Pane):
         lines: list[Line] = []
         for alert in shown:
             word, style = severity(glyphs, alert.severity)
-            named = (not alert.thing.key or alert.thing.key == "*" or not alert.thing.node
-                     or alert.thing.table == "group" or alert.message.startswith(alert.thing.label))
-            what = glyphs.plain(alert.message if named else f"{alert.thing.label}: {alert.message}")
+            known = known_words(alert, self.picture.snapshot)
+            what = glyphs.plain(f"{f'({known}) ' if known else ''}{what_words(alert, placed=True)}")
             head = f" {word:<8}{duration(now - alert.since):>7}  "
             node = f"{glyphs.plain(alert.where)}  "
             left = self.worst.wide - _cells(head) - _cells(node)
-            lines.append(((head, style), (node, "title"), (glyphs.fit(what, max(left, 0)), "text")))
+            lines.append(((head, "muted" if known else style), (node, "muted" if known else "title"),
+                          (glyphs.fit(what, max(left, 0)), "muted" if known else "text")))
         if len(shown) < len(alerts) and room:
             lines.append(((f" and {len(alerts) - len(shown)} more on screen 2", "muted"),))
         self.worst.put(lines)
@@ -132,7 +133,8 @@ class FleetPane(Pane):
         alerts = picture.alerts_of.get(node, [])
         if alerts and state != DOWN:
             first = alerts[0]
-            out.append((f" {first.thing.label}: {first.message}", "text"))
+            known = known_words(first, picture.snapshot)
+            out.append((f" {f'({known}) ' if known else ''}{what_words(first)}", "text"))
             if len(alerts) > 1:
                 out.append((f"  and {len(alerts) - 1} more", "muted"))
         text_room = self.line.wide

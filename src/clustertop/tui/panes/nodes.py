@@ -11,6 +11,7 @@ from clustertop.plain import released_words
 from clustertop.signals import gpu as gpus
 from clustertop.signals.jobs import NO_JOB
 from clustertop.tui import devices
+from clustertop.tui.alert_words import known_words, what_words
 from clustertop.tui.cells import number, severity, value
 from clustertop.tui.panes.base import Pane
 from clustertop.tui.picture import CRITICAL, DOWN, RANK, SILENT, STYLES, mark
@@ -63,7 +64,8 @@ def _note(picture: Picture, node: int) -> Span:
     if not alerts:
         return (released_words(picture.view, node), "info")
     more = f"  +{len(alerts) - 1}" if len(alerts) > 1 else ""
-    return (f"{alerts[0].thing.label}: {alerts[0].message}{more}", "text")
+    known = known_words(alerts[0], picture.snapshot)
+    return (f"{f'({known}) ' if known else ''}{what_words(alerts[0])}{more}", "muted" if known else "text")
 
 
 def _job(picture: Picture, node: int) -> Span:
@@ -92,8 +94,7 @@ def _worst_alert(picture: Picture, row: int) -> Span:
     if not first:
         return ("", "muted")
     worst = min(first, key=lambda alert: (-alert.severity, alert.since))
-    named = (worst.thing.key in {"", "*"} or not worst.thing.node or worst.message.startswith(worst.thing.label))
-    return (f"{worst.where} {worst.message if named else f'{worst.thing.label}: {worst.message}'}", "text")
+    return (f"{worst.where} {what_words(worst, placed=True)}", "text")
 
 
 class NodesPane(Pane):

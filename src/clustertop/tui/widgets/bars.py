@@ -171,7 +171,12 @@ def _alerts(look: Look, totals: Totals | None) -> list[Span]:
                                       (info, look.glyphs.info, "info", "info")):
         if count:
             out.append((f"{glyph} {count} {word}  ", style))
-    out[-1] = (out[-1][0].rstrip(), out[-1][1])
+    known = [f"{count} {word}" for count, word in (
+        (totals.acknowledged, "acknowledged"), (totals.silenced, "silenced")) if count]
+    if known:
+        out.append((f"({', '.join(known)})", "muted"))
+    else:
+        out[-1] = (out[-1][0].rstrip(), out[-1][1])
     return out
 
 

@@ -15,6 +15,7 @@ from .gpu import Gpus
 from .host import Host
 from .pcie import Pcie
 from .rdma import Rdma
+from .screening import Screen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,14 +23,19 @@ if TYPE_CHECKING:
 
     from .frames import Attr
 
-GROUPS = ("gpu", "pcie", "rdma", "host")
-INTERVALS = {"gpu": 2.0, "pcie": 10.0, "rdma": 2.0, "host": 2.0}
+GROUPS = ("gpu", "pcie", "rdma", "host", "screen")
+INTERVALS = {"gpu": 2.0, "pcie": 10.0, "rdma": 2.0, "host": 2.0, "screen": 60.0}
+DEADLINES = {"screen": 10.0}
+ALONE = frozenset({"screen"})
+"""Groups that no frame waits for: what they read seldom may take seconds."""
 FIRST_SECONDS = 0.3
 """The first frame waits this long for groups that have not read yet."""
 SPREAD_SECONDS = 0.01
 """Groups read one after the other: threads that wake together spend their time taking turns."""
 LAST_SECONDS = 0.05
 """The GPU group's first reading comes this much later: compiling pynvml stops every other thread for a while."""
+ALONE_SECONDS = 0.5
+"""So does that of a group that no frame waits for: the first frame comes before it."""
 LAG_SECONDS = 0.3
 """Later frames wait this long for the readings that are due."""
 SHUTDOWN_SECONDS = 2.0
@@ -74,7 +80,7 @@ class Runner(object):
         self.call = Call()
         self.interval = interval
         self.effective = interval
-        first = LAST_SECONDS if name == "gpu" else 0.0
+        first = LAST_SECONDS if name == "gpu" else ALONE_SECONDS if name in ALONE else 0.0
         self.offset = SPREAD_SECONDS * GROUPS.index(name) - first
         self.reader: "Any" = None
         self.due = start + first
@@ -118,7 +124,9 @@ class Runner(object):
         self._ring.set()
 
     def pending(self, now: float) -> bool:
-        """True where a reading is due or under way and not hung."""
+        """True where a reading that a frame waits for is due or under way and not hung."""
+        if self.name in ALONE:
+            return False
         with self._lock:
             if self._started:
                 return now - self._started < self.deadline
@@ -303,7 +311,7 @@ class Probe(object):
                 args,
                 self._start,
                 _seconds(intervals[name]),
-                float(deadlines.get(name) or 0.0),
+                float(deadlines.get(name) or DEADLINES.get(name, 0.0)),
                 self._wake,
             )
             for name in GROUPS
@@ -321,6 +329,8 @@ class Probe(object):
 
     def once(self) -> bytes:
         """Return one frame, of a reading of every group; one that does not come back is reported as hung."""
+        for runner in self._runners:
+            runner.due = self._start
         self._launch()
         while any(runner.unread() and not runner.hung(time.monotonic()) for runner in self._runners):
             self._wake.wait(0.05)
@@ -359,7 +369,7 @@ class Probe(object):
         self._print()
         # What was not read by then is worth a frame of its own as soon as it is.
         late = self._start + self._tick() - LAG_SECONDS
-        if any(runner.unread() for runner in self._runners) and self._until(late, self._all_read):
+        if not self._all_read(0.0) and self._until(late, self._all_read):
             self._print()
         at = self._start
         while not self._over():
@@ -408,7 +418,7 @@ class Probe(object):
                             runner.every(_seconds(seconds))
 
     def _all_read(self, now: float) -> bool:
-        return not any(runner.unread() for runner in self._runners)
+        return not any(runner.unread() for runner in self._runners if runner.name not in ALONE)
 
     def _never(self, now: float) -> bool:
         return False
@@ -469,6 +479,8 @@ def _reader(name: str, args: "Dict[str, Any]", call: Call) -> "Any":
         )
     if name == "pcie":
         return Pcie(Tree(root, call))
+    if name == "screen":
+        return Screen(Tree(root, call))
     return {"rdma": Rdma, "host": Host}[name](Tree(root, call, _keep(), stable))
 
 

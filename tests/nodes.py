@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from clustertop.store.view import FleetView, TableView
 
-GROUP_OF = {"gpu": "gpu", "process": "gpu", "pcie": "pcie", "port": "rdma", "node": "host", "net": "host"}
+GROUP_OF = {"gpu": "gpu", "process": "gpu", "pcie": "pcie", "port": "rdma", "node": "host", "net": "host",
+            "screen": "screen"}
 ZERO = 1000.0
 """Our monotonic clock when a fleet begins."""
 

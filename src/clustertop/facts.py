@@ -89,7 +89,10 @@ def fact_lines(told: Facts) -> list[str]:
     """The facts as text, one a line; what is unknown has none here."""
     lines = []
     if told.asked:
-        slow = "" if told.slowest_seconds is None else f", slowest {duration(told.slowest_seconds)} ({told.slowest})"
+        slow = ""
+        if told.slowest_seconds is not None:
+            slow = f", slowest {duration(told.slowest_seconds)} ({told.slowest})" if told.slowest_seconds else \
+                ", each in less than 0.1 s"
         lines.append(f"own host name: resolves on {told.resolves} of {told.asked} nodes{slow}")
     if told.monitors:
         lines.append("monitors beside this one: " + ", ".join(

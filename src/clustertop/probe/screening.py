@@ -108,8 +108,8 @@ class Screen(object):
         seconds, said, words = self._lookup.ask(host.encode("utf-8"), NAME_SECONDS)
         if words:
             attrs["dns_error"] = words
-        # Hundredths: an answer that takes as long as ever is no news.
-        return [round(seconds, 2), said]
+        # Tenths: an answer that takes as long as ever is no news.
+        return [round(seconds, 1), said]
 
     def _monitors(self, attrs: "Dict[str, Attr]") -> "Cell":
         """Return how many known monitors run, and put which and how many of each into *attrs*."""

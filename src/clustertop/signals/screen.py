@@ -74,5 +74,5 @@ def gpu_monitored(attrs: Mapping[str, Attr]) -> bool:
 def derive(t: Columns, watched: NDArray[np.bool_]) -> None:
     """Work out the derived columns in place; *watched* is [rows] of :func:`gpu_monitored`."""
     known = ~np.isnan(t.col("monitors"))
-    t.put("gpu_monitored", np.where(known, watched.astype(float), np.nan))
+    t.put("gpu_monitored", np.where(known, (watched & (t.col("monitors") > 0)).astype(float), np.nan))
     t.why_of("gpu_monitored")[~known] = t.why_of("monitors")[~known]

@@ -80,7 +80,14 @@ class NodeTree:
         self.write("proc/sys/kernel/hostname", name)
         self.write("proc/sys/kernel/osrelease", "6.8.0-test")
         self.write("proc/sys/kernel/random/boot_id", boot_id)
+        self.write("proc/sys/net/core/somaxconn", 4096)
+        self.write("proc/sys/net/ipv4/tcp_slow_start_after_idle", 0)
+        self.process(1, "systemd")
         self.write("etc/os-release", 'NAME="Test Linux"\nPRETTY_NAME="Test Linux 1.0"')
+
+    def process(self, pid: int, comm: str) -> None:
+        """Write a process, by its name as the kernel cuts it."""
+        self.write(f"proc/{pid}/comm", comm[:15])
 
     def pci(
         self,

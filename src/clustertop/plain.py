@@ -15,6 +15,7 @@ from clustertop.jobs import SILENT_INTERVALS, job_lines
 from clustertop.model import LinkState, Severity, Why
 from clustertop.quantity import duration, quantity
 from clustertop.rules import latency
+from clustertop.rules.exits import LIMITS, NO_METER, TITLES, UNITS, exits
 from clustertop.rules.outliers import outliers
 from clustertop.signals import coverage, host
 from clustertop.signals.jobs import NO_JOB
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from clustertop.core import Snapshot
     from clustertop.jobs import JobLine
     from clustertop.model import Alert, Thing, Transition
+    from clustertop.rules.exits import Exits, Signal, Verdict
     from clustertop.rules.latency import Times
     from clustertop.rules.outliers import Outlier
     from clustertop.rules.spec import Rule
@@ -116,8 +118,43 @@ def fleet_lines(snapshot: Snapshot) -> list[str]:
     jobs = job_table(snapshot)
     if jobs:
         lines += ["", *jobs]
+    lines += ["", *exit_lines(exits(view))]
     lines += ["", *alert_lines(snapshot.alerts, view.at)]
     return lines
+
+
+def exit_lines(made: Sequence[Exits]) -> list[str]:
+    """The exit signals: a line per job, group or rack; what no meter is read of is said once."""
+    signals: list[Signal] = ["cross_rack_share", "nccl_init", "utilization"]
+    head = ["exit signals", *(f"{TITLES[signal]} {'<' if signal == 'utilization' else '>'} "
+                              f"{quantity(LIMITS[signal], UNITS[signal])}" for signal in signals)]
+    lines = table(head, [
+        [one.name if one.kind == "nodes" else f"{one.kind} {one.name}", *map(exit_words, one.verdicts)] for one in made
+    ], left=len(head))
+    missing = {verdict.signal for one in made for verdict in one.verdicts if verdict.note == NO_METER[verdict.signal]}
+    said = [f"{TITLES[signal]}: {NO_METER[signal]}" for signal in signals if signal in missing and NO_METER[signal]]
+    return [*lines, f"not measured: {'; '.join(said)}"] if said else lines
+
+
+def exit_words(verdict: Verdict) -> str:
+    """``no (96 %)``, ``yes (62 % over 7/8; at this moment ...)``, ``not measured``."""
+    said = []
+    if verdict.value is not None:
+        part = f" over {verdict.known}/{verdict.of}" if verdict.known != verdict.of else ""
+        said.append(quantity(verdict.value, UNITS[verdict.signal]) + part)
+    if verdict.note and verdict.note != NO_METER[verdict.signal]:
+        said.append(verdict.note)
+    return verdict.answer + (f" ({'; '.join(said)})" if said else "")
+
+
+def exit_object(one: Exits, view: FleetView) -> dict[str, object]:
+    """The exit signals of one job, group or rack, for JSON."""
+    return {"kind": one.kind, "name": one.name, "nodes": [view.nodes[node].name for node in one.nodes], "signals": {
+        verdict.signal: {
+            "answer": verdict.answer, "value": verdict.value, "limit": LIMITS[verdict.signal],
+            "unit": UNITS[verdict.signal], "known": verdict.known, "of": verdict.of,
+            "sustained": verdict.sustained if verdict.answer == "yes" else None, "note": verdict.note or None}
+        for verdict in one.verdicts}}
 
 
 def job_table(snapshot: Snapshot) -> list[str]:
@@ -304,6 +341,7 @@ def fleet_object(snapshot: Snapshot, when: Times | None = None) -> dict[str, obj
             gpu["job"] = view.jobs.name(int(view.jobs.gpu[row])) or None
     return {"clustertop": __version__, "at": iso(view.wall), "nodes": nodes,
             "jobs": [job_object(line) for line in job_lines(snapshot)],
+            "exits": [exit_object(one, view) for one in exits(view)],
             "differences": [difference_object(one) for one in outliers(view)],
             "alerts": [alert_object(alert, snapshot.engine.rules, view, when) for alert in snapshot.alerts]}
 

@@ -13,27 +13,47 @@ import msgspec
 
 from clustertop import __version__
 from clustertop.clock import iso
+from clustertop.facts import fact_lines, fact_object, facts
+from clustertop.hosts import fold
 from clustertop.model import Severity
-from clustertop.plain import SEVERITY_WORDS, UP, alert_object, difference_object, node_state, table, unread
+from clustertop.plain import (
+    SEVERITY_WORDS,
+    UP,
+    alert_object,
+    difference_object,
+    exit_lines,
+    exit_object,
+    node_state,
+    table,
+    unread,
+)
 from clustertop.quantity import duration
+from clustertop.rules.exits import exits
 from clustertop.rules.outliers import Outlier, outliers
 from clustertop.rules.spec import Clear
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from clustertop.core import Snapshot
-    from clustertop.model import Alert
+    from clustertop.facts import Facts
+    from clustertop.model import Alert, Thing
     from clustertop.rules.engine import Engine
+    from clustertop.rules.exits import Exits
     from clustertop.rules.latency import Times
     from clustertop.rules.spec import Rule
     from clustertop.store.view import FleetView
 
 EXIT_OK, EXIT_WARNING, EXIT_CRITICAL, EXIT_UNKNOWN = 0, 1, 2, 3
+STATUS_WORDS = {EXIT_OK: "ok", EXIT_WARNING: "warning", EXIT_CRITICAL: "critical", EXIT_UNKNOWN: "unknown"}
 SECTIONS = (("gpu", "GPU"), ("pcie", "PCIe"), ("port", "RDMA"), ("node", "nodes"), ("net", "network"),
-            ("disk", "file systems"))
+            ("disk", "file systems"), ("screen", "configuration"))
 READING_RULES = frozenset({"node_unreachable", "node_stale", "probe_hung", "group_failed", "group_stale"})
 """Rules that say that something could not be read, not that it is bad."""
+NOT_READ = ("PFC priorities and ECN settings of the ports",)
+"""What a screening pass should look at and nothing here reads."""
+INSIDE_LINES = 4
+"""Most lines of what an alert about many things stands for; --json has every verdict."""
 
 
 def momentary(rules: Mapping[str, Rule]) -> dict[str, Rule]:
@@ -85,11 +105,15 @@ class Report:
     nodes: int
     read: int
     findings: tuple[Alert, ...]
-    """Verdicts on what was read, worst first."""
+    """Alerts about what was read, worst first: one cause, one alert."""
+    inside: Mapping[str, tuple[Alert, ...]]
+    """By id of an alert: every verdict that it stands for."""
     unread: tuple[tuple[str, str], ...]
     """(node, why) of what could not be read."""
     differences: tuple[Outlier, ...]
     judged: tuple[Judged, ...]
+    exits: tuple[Exits, ...]
+    facts: Facts
     waits: Mapping[str, float]
     """By rule: seconds that it waits before it raises an alert, where it does; this pass did not."""
     rules: Mapping[str, Rule]
@@ -101,12 +125,7 @@ class Report:
     @property
     def status(self) -> int:
         """2 if anything is critical; else 3 if anything could not be read; else 1 for a warning; else 0."""
-        worst = max((alert.severity for alert in self.findings), default=Severity.OK)
-        if worst >= Severity.CRITICAL:
-            return EXIT_CRITICAL
-        if self.unread:
-            return EXIT_UNKNOWN
-        return EXIT_WARNING if worst >= Severity.WARNING else EXIT_OK
+        return _status(max((alert.severity for alert in self.findings), default=Severity.OK), unread=bool(self.unread))
 
 
 def make(snapshot: Snapshot, rules: Mapping[str, Rule], when: Times | None = None) -> Report:
@@ -115,8 +134,9 @@ def make(snapshot: Snapshot, rules: Mapping[str, Rule], when: Times | None = Non
     findings = tuple(alert for alert in snapshot.alerts if alert.rule not in READING_RULES)
     read = sum(node_state(view, row) == UP for row in range(len(view.nodes)))
     waits = {name: seconds for name, rule in rules.items() if (seconds := _waits(rule))}
-    return Report(view.wall, len(view.nodes), read, findings, tuple(unread(snapshot)), tuple(outliers(view)),
-                  tuple(_judged(view, snapshot.engine)), waits, rules, view, when)
+    inside = {alert.id: tuple(snapshot.engine.inside(view, alert)) for alert in findings}
+    return Report(view.wall, len(view.nodes), read, findings, inside, tuple(unread(snapshot)), tuple(outliers(view)),
+                  tuple(_judged(view, snapshot.engine)), tuple(exits(view)), facts(view), waits, rules, view, when)
 
 
 def _judged(view: FleetView, engine: Engine) -> list[Judged]:
@@ -132,30 +152,84 @@ def lines(report: Report) -> list[str]:
         judged = [one for one in report.judged if one.table == section and one.known]
         if mine:
             out += ["", f"{title}: {len(mine)} finding{'s' if len(mine) > 1 else ''}"]
-            out += table(("", "node", "thing", "what"), [
-                (SEVERITY_WORDS[alert.severity], alert.where, alert.thing.label if alert.thing.node else "",
+            found = table(("", "node", "thing", "what"), [
+                (SEVERITY_WORDS[alert.severity], alert.where, _thing(alert.thing),
                  alert.message + _caution(report, alert.rule)) for alert in mine
             ], left=4)[1:]
+            for alert, line in zip(mine, found, strict=True):
+                out += [line, *_inside(report.inside[alert.id])]
         elif judged:
             out += ["", f"{title}: ok ({max(one.known for one in judged)} judged)"]
     if report.differences:
         out += ["", f"differences between peers: {len(report.differences)}"]
         out += [f"  {one}" for one in report.differences]
+    out += ["", *exit_lines(report.exits)]
+    told = fact_lines(report.facts)
+    if told:
+        out += ["", "facts", *(f"  {line}" for line in told)]
     if report.unread:
         out += ["", f"could not be read: {len(report.unread)}"]
         out += table(("node", "why"), report.unread, left=2)[1:]
-    unchecked = [one for one in report.judged if one.known == 0 and one.unknown]
-    partly = [one for one in report.judged if one.known and one.unknown]
-    if unchecked or partly or any(not one.known for one in report.judged):
-        out += ["", "not checked"]
-        out += [f"  {one.title}: none of {one.unknown} ({one.why})" for one in unchecked]
-        out += [f"  {one.title}: {one.unknown} of {one.known + one.unknown} ({one.why})" for one in partly]
-        for section, title in SECTIONS:
-            absent = [one for one in report.judged if one.table == section and not one.known and not one.unknown]
-            if absent:
-                out.append(f"  {title}: none seen ({len(absent)} rule{'s' if len(absent) > 1 else ''})")
-    words = {EXIT_OK: "ok", EXIT_WARNING: "warning", EXIT_CRITICAL: "critical", EXIT_UNKNOWN: "unknown"}
-    return [*out, "", f"result: {words[report.status]}"]
+    out += ["", "not checked"]
+    for section, title in SECTIONS:
+        rules = [one for one in report.judged if one.table == section]
+        out += [f"  {one.title}: none of {one.unknown} ({one.why})" for one in rules if not one.known and one.unknown]
+        out += [f"  {one.title}: {one.unknown} of {one.known + one.unknown} ({one.why})"
+                for one in rules if one.known and one.unknown]
+        absent = [one for one in rules if not one.known and not one.unknown]
+        if absent:
+            out.append(f"  {title}: none seen ({len(absent)} rule{'s' if len(absent) > 1 else ''})")
+    out += [f"  {text}" for text in (*report.facts.unread, *(f"{what}: not read" for what in NOT_READ))]
+    return [*out, "", f"result: {STATUS_WORDS[report.status]}"]
+
+
+def _inside(verdicts: Sequence[Alert]) -> list[str]:
+    """What an alert about many things stands for: its nodes folded, then a few of its verdicts."""
+    if len(verdicts) < 2:
+        return []
+    nodes = list(dict.fromkeys(one.thing.node for one in verdicts))
+    lines = [f"      on {fold(nodes)}"] if len(nodes) > 1 else []
+    shown = verdicts if len(verdicts) <= INSIDE_LINES else verdicts[: INSIDE_LINES - 1]
+    lines += [f"      {f'{one.thing.node} {_thing(one.thing)}'.rstrip()}: {one.message}" for one in shown]
+    if len(shown) < len(verdicts):
+        lines.append(f"      ... and {len(verdicts) - len(shown)} more")
+    return lines
+
+
+def _thing(thing: Thing) -> str:
+    """A thing's label beside its node's name; empty where the one says the other."""
+    return thing.label if thing.node and thing.label != thing.node else ""
+
+
+def brief(report: Report) -> list[str]:
+    """One line per node, for a scheduler's log: its own state, whatever alert its findings are part of."""
+    mine: dict[str, dict[tuple[str, str], Alert]] = {node.name: {} for node in report.view.nodes}
+    for verdicts in report.inside.values():
+        for one in verdicts:
+            if one.thing.node in mine and one.rule not in READING_RULES:
+                mine[one.thing.node].setdefault((one.rule, one.thing.id), one)
+    gaps: dict[str, list[str]] = {}
+    for node, why in report.unread:
+        gaps.setdefault(node, []).append(why)
+    lines = []
+    for node, found in mine.items():
+        worst = sorted(found.values(), key=lambda one: -one.severity)
+        serious = [one for one in worst if one.severity >= Severity.WARNING]
+        status = _status(max((one.severity for one in worst), default=Severity.OK), unread=node in gaps)
+        said = [f"{_thing(one.thing)} {one.message}".strip() for one in serious[:1]]
+        said += [f"not read: {'; '.join(gaps[node])}"] if node in gaps else []
+        said += [f"{len(serious) - 1} more"] if len(serious) > 1 else []
+        lines.append(f"{node} {STATUS_WORDS[status]}{': ' if said else ''}{'; '.join(said)}")
+    return lines
+
+
+def _status(worst: Severity, *, unread: bool) -> int:
+    """2 if anything is critical; else 3 if anything could not be read; else 1 for a warning; else 0."""
+    if worst >= Severity.CRITICAL:
+        return EXIT_CRITICAL
+    if unread:
+        return EXIT_UNKNOWN
+    return EXIT_WARNING if worst >= Severity.WARNING else EXIT_OK
 
 
 def _caution(report: Report, rule: str) -> str:
@@ -169,9 +243,20 @@ def as_object(report: Report) -> dict[str, object]:
         "clustertop": __version__, "at": iso(report.at), "status": report.status, "nodes": report.nodes,
         "read": report.read,
         "findings": [{**alert_object(alert, report.rules, report.view, report.when),
-                      "waits_seconds": report.waits.get(alert.rule)} for alert in report.findings],
+                      "waits_seconds": report.waits.get(alert.rule),
+                      "inside": [_verdict_object(one) for one in report.inside[alert.id]]}
+                     for alert in report.findings],
         "unread": [{"node": node, "why": why} for node, why in report.unread],
         "differences": [difference_object(one) for one in report.differences],
-        "judged": [{"rule": one.rule, "known": one.known, "unknown": one.unknown, "why": one.why or None}
-                   for one in report.judged],
+        "exits": [exit_object(one, report.view) for one in report.exits],
+        "facts": fact_object(report.facts),
+        "judged": [{"rule": one.rule, "table": one.table, "title": one.title, "known": one.known,
+                    "unknown": one.unknown, "why": one.why or None} for one in report.judged],
+        "not_checked": [*report.facts.unread, *(f"{what}: not read" for what in NOT_READ)],
     }
+
+
+def _verdict_object(one: Alert) -> dict[str, object]:
+    return {"rule": one.rule, "severity": one.severity.name.lower(), "node": one.thing.node, "table": one.thing.table,
+            "thing": one.thing.key, "label": one.thing.label, "message": one.message, "value": one.value,
+            "limit": one.limit, "unit": one.unit}

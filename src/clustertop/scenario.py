@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 ZERO = 1000.0
 """Our clocks at second 0; the node's is half of it."""
 MOST_SECONDS = 100_000
-GROUP_OF = {"gpu": "gpu", "pcie": "pcie", "port": "rdma", "node": "host", "net": "host"}
+GROUP_OF = {"gpu": "gpu", "pcie": "pcie", "port": "rdma", "node": "host", "net": "host",
+            "screen": "screen"}
 HEALTHY: dict[str, dict[str, float | str]] = {
     "gpu": {"util": 95, "power_mw": 600e3, "power_limit_mw": 700e3, "temp": 60, "temp_slowdown": 87,
             "mem_used": 60 << 30, "mem_total": 80 << 30, "pcie_gen": 5, "pcie_gen_max": 5, "pcie_gen_devmax": 5,
@@ -60,6 +61,7 @@ HEALTHY: dict[str, dict[str, float | str]] = {
     "port": {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)"},
     "node": {"ncpu": 64, "cpu_total": 0, "cpu_idle": 0, "mem_total": 1 << 40, "mem_available": 1 << 39, "uptime": 1e6},
     "net": {"mtu": 9000, "operstate": "up"},
+    "screen": {"dns_seconds": 0, "dns": "ok", "somaxconn": 4096, "slow_start_after_idle": 1, "monitors": 0},
 }
 """What a device reads where the scenario says nothing else: raw columns of the probe."""
 
@@ -104,7 +106,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     leaves: dict[str, str] = {}
     have: dict[str, tuple[str, ...]] = {}
     """Devices of each node, by table."""
-    names: dict[str, dict[str, dict[str, Value]]] = {}
+    names: dict[str, dict[str, dict[str, Value | list[str]]]] = {}
     """Attributes, by table and device."""
     only: tuple[str, ...] = ()
     """The rules that hold; empty: all that ship."""

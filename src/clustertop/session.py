@@ -105,6 +105,8 @@ class Session:
         self._meter = OwnMeter()
         self._news = asyncio.Event()
         self._frames = [0] * len(plan.inventory.nodes)
+        self._unread = [False] * len(plan.inventory.nodes)
+        """By node: whether a group of its last frame has not been read for the first time."""
         self._states = [LinkState.WAITING] * len(plan.inventory.nodes)
         self.skipped_ticks = 0
         """Ticks left out because the one before took too long."""
@@ -114,6 +116,7 @@ class Session:
     def on_frame(self, node: int, at: float, frame: Frame, raw: bytes) -> None:
         """A frame of *node* arrived *at* (our monotonic clock)."""
         self._frames[node] += 1
+        self._unread[node] = any(part.st == "wait" for part in frame.g.values())
         self._news.set()
         if not self.core.on_frame(node, at, self._clock.wall(), frame, raw):
             self._fleet.links[node].request({"do": "full"})
@@ -218,13 +221,14 @@ class Session:
                     self._hold(number, said.get(name))
 
     async def wait_readings(self, frames: int, timeout_seconds: float) -> bool:
-        """Wait until every node has sent *frames* frames or cannot be read, and a tick has seen them.
+        """Wait until every node has sent *frames* frames, with all its groups read, or cannot be read.
 
-        Returns False if the time ran out first.
+        A tick has seen them then. Returns False if the time ran out first.
         """
 
         def settled() -> bool:
-            return self._settled(frames)
+            return self._settled(frames) and not any(
+                unread and state not in _FAILED for unread, state in zip(self._unread, self._states, strict=True))
 
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):

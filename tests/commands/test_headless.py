@@ -206,6 +206,14 @@ class TestOnce:
             statistics = Path(f"/sys/class/net/{row['attrs']['name']}/statistics/rx_bytes")
             assert 0 <= row["readings"]["receive_bytes_total"]["value"] <= int(statistics.read_text(encoding="ascii"))
 
+    def test_screening_facts_of_this_machine(self) -> None:
+        (node,) = json.loads(run("once", "--json").stdout)["nodes"]
+        (screen,) = node["tables"]["screen"]
+        assert screen["attrs"]["host"] == os.uname().nodename
+        assert screen["readings"]["name_lookup"]["text"] == "resolves"
+        somaxconn = int(Path("/proc/sys/net/core/somaxconn").read_text(encoding="ascii"))
+        assert screen["readings"]["somaxconn"]["value"] == somaxconn
+
     def test_every_unknown_says_why(self) -> None:
         (node,) = json.loads(run("once", "--json").stdout)["nodes"]
         unknown = [entry for rows in node["tables"].values() for row in rows for entry in row["readings"].values()
@@ -238,6 +246,37 @@ class TestCheck:
         assert done.returncode == report["status"] == 0, done.stderr
         assert report["read"] == report["nodes"] == 1
         assert any(one["known"] == 0 for one in report["judged"])
+
+    def test_the_report_has_facts_and_exit_signals(self, node: tuple[Sshd, Path]) -> None:
+        done = run("check", "--seconds", "1", "--json", "-c", str(node[1]))
+        report = json.loads(done.stdout)
+        assert report["facts"]["own_name"]["asked"] == 1
+        (line,) = report["exits"]
+        assert (line["kind"], line["name"], line["nodes"]) == ("rack", "r1", ["node1"])
+        assert {signal["answer"] for signal in line["signals"].values()} == {"not measured"}
+        assert all(signal["note"] for signal in line["signals"].values())
+        assert any("PFC" in text for text in report["not_checked"])
+        assert {one["table"] for one in report["judged"]} >= {"gpu", "pcie", "port", "node", "screen"}
+
+    def test_this_machine_as_a_schedulers_health_check(self) -> None:
+        began = time.monotonic()
+        done = run("check", "--brief", "--seconds", "0", env={"HOME": "/nonexistent", "TERM": ""}, seconds=30)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == f"{os.uname().nodename} ok\n"
+        assert time.monotonic() - began < 15
+
+    def test_briefly_a_node_that_cannot_be_reached(self, node: tuple[Sshd, Path]) -> None:
+        sshd, config = node
+        sshd.stop()
+        done = run("check", "--brief", "--seconds", "0", "-c", str(config))
+        assert done.returncode == 3
+        (line,) = done.stdout.splitlines()
+        assert line.startswith("node1 unknown: not read: unreachable: ")
+
+    def test_briefly_or_as_json(self) -> None:
+        done = run("check", "--brief", "--json")
+        assert done.returncode == 3
+        assert "not allowed with" in done.stderr
 
     def test_unreachable_is_3_and_named(self, node: tuple[Sshd, Path]) -> None:
         sshd, config = node

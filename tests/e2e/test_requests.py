@@ -140,7 +140,7 @@ async def test_once_and_check_say_since_when_and_never_ok(place: Place, capsys: 
     (node,) = json.loads(capsys.readouterr().out)["nodes"]
     assert node["released"].endswith("Z")
 
-    assert await check(place.shared, Namespace(json=False, seconds=0.5, timeout=15.0)) == 3
+    assert await check(place.shared, Namespace(json=False, brief=False, seconds=0.5, timeout=15.0)) == 3
     shown = capsys.readouterr().out
     assert words in shown
     assert "GPU: ok" not in shown

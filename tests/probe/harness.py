@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NONCE = "0123456789abcdef"
 VERSIONS = ("3.6", "3.8", "3.11", "3.13")
-FAST = {"gpu": 0.1, "rdma": 0.1, "host": 0.1, "pcie": 0.1, "net": 0.1, "disk": 0.1}
+FAST = {"gpu": 0.1, "rdma": 0.1, "host": 0.1, "pcie": 0.1, "net": 0.1, "disk": 0.1, "screen": 0.1}
 
 
 def interpreter(version: str) -> str:

@@ -109,6 +109,7 @@ def garbage(metric: Metric) -> st.SearchStrategy[object]:
 USUAL: dict[str, Any] = {
     "state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)", "cur_width": 16, "max_width": 16,
     "cur_speed": "32.0 GT/s PCIe", "max_speed": "32.0 GT/s PCIe", "operstate": "up", "xids": "", "xid": 0, "xid_count": 0,
+    "dns": "ok",
 }
 
 
@@ -145,6 +146,7 @@ ATTRS: dict[str, dict[str, dict[str, Any]]] = {
     "link": {f"0000:2{row}:00.0/up{row}": {"name": f"up{row}", "pci": f"0000:2{row}:00.0", "phys": True} for row in range(2)},
     "disk": {"/": {"place": "/", "device": "/dev/md0", "type": "ext4", "read_only": False},
              "/scratch": {"place": "/scratch", "device": "/dev/md1", "type": "xfs", "read_only": True}},
+    "screen": {"": {"host": "gpu001", "monitors": ["nvtop 1"]}},
 }
 
 

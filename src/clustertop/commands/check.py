@@ -12,11 +12,17 @@ if TYPE_CHECKING:
 
     from clustertop.plan import Plan
 
+PROCESS_SECONDS = 10.0
+"""Compute processes are listed for the length of the pass and so long."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``check``."""
     common.add_hosts(parser)
-    parser.add_argument("--json", action="store_true", help="the report as JSON")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="the report as JSON")
+    form.add_argument("--brief", action="store_true",
+                      help="one line per node: its own state and its worst finding (for a scheduler's health check)")
     parser.add_argument("--seconds", type=common.seconds, default=5.0, metavar="S",
                         help="how long to sample, for rates (5); for-durations do not apply")
     parser.add_argument("--timeout", type=common.seconds, default=15.0, metavar="S",
@@ -42,10 +48,13 @@ async def _check(plan: Plan, args: argparse.Namespace) -> int:
     import dataclasses
 
     from clustertop import plain, report
+    from clustertop.model import Request
     from clustertop.session import Session
 
     async with Session(dataclasses.replace(plan, rules=report.momentary(plan.rules)), keep=False) as session:
         await session.wait_readings(2, args.timeout)
+        # Which memory no process holds can only be told where processes are listed.
+        session.request(Request(None, {"do": "procs", "seconds": PROCESS_SECONDS + args.seconds}))
         await asyncio.sleep(args.seconds)
         session.evaluate()
         snapshot = session.snapshot
@@ -55,6 +64,8 @@ async def _check(plan: Plan, args: argparse.Namespace) -> int:
     made = report.make(snapshot, plan.rules, session.times)
     if args.json:
         print(plain.json_text(report.as_object(made), indent=1))
+    elif args.brief:
+        print("\n".join(report.brief(made)))
     else:
         print("\n".join(report.lines(made)))
     return made.status

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 DEFAULT_NODES = 64
 DEFAULT_SEED = 7
-INTERVALS = {"gpu": 2.0, "pcie": 10.0, "rdma": 2.0, "host": 2.0}
+INTERVALS = {"gpu": 2.0, "pcie": 10.0, "rdma": 2.0, "host": 2.0, "screen": 60.0}
 """Seconds, for what the console leaves open."""
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from clustertop.demo import machine as fixed
 from clustertop.probe.frames import Err, Group, Table
 from clustertop.probe.gpu import RELEASED
+from clustertop.probe.screening import COLUMNS as SCREEN_COLUMNS
 
 if TYPE_CHECKING:
     from clustertop.demo.faults import Placed
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from clustertop.demo.simulator import Simulator
     from clustertop.probe.frames import Cell
 
-GROUPS = ("gpu", "pcie", "rdma", "host")
-COST_MS = {"gpu": 6.4, "pcie": 5.1, "rdma": 3.2, "host": 0.6}
+GROUPS = ("gpu", "pcie", "rdma", "host", "screen")
+COST_MS = {"gpu": 6.4, "pcie": 5.1, "rdma": 3.2, "host": 0.6, "screen": 12.0}
 FLAP_SECONDS = 20.0
 FLAP_DOWN_SECONDS = 8.0
 AER_AFTER_SECONDS, NARROW_AFTER_SECONDS = 15.0, 40.0
@@ -141,6 +142,9 @@ class Node:
             return {"pcie": self._pcie()}
         if name == "rdma":
             return {"port": self._port()}
+        if name == "screen":
+            cells: list[Cell] = [0, "ok", 4096, 1, 0]
+            return {"screen": Table([("", {"host": self.machine.name})], list(SCREEN_COLUMNS), cells)}
         return self._host()
 
     def _gpu(self) -> Table:

@@ -17,6 +17,7 @@ from .gpu import Gpus
 from .host import Host
 from .pcie import Pcie
 from .rdma import Rdma
+from .screening import Screen
 from .stuck import mark_process
 
 TYPE_CHECKING = False
@@ -25,13 +26,16 @@ if TYPE_CHECKING:
 
     from .frames import Attr
 
-GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk")
-INTERVALS = {"gpu": 2.0, "pcie": 10.0, "rdma": 2.0, "host": 2.0, "net": 10.0, "disk": 10.0}
+GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen")
+INTERVALS = {"gpu": 2.0, "pcie": 10.0, "rdma": 2.0, "host": 2.0, "net": 10.0, "disk": 10.0, "screen": 60.0}
+DEADLINES = {"screen": 10.0}
+ALONE = frozenset({"screen"})
+"""Groups that no frame waits for: what they read seldom may take seconds."""
 FIRST_SECONDS = 0.3
 """The first frame waits this long for groups that have not read yet."""
 SPREAD_SECONDS = 0.01
 """Groups read one after the other: threads that wake together spend their time taking turns."""
-LATER_SECONDS = {"gpu": 0.05, "net": 0.5, "disk": 0.5}
+LATER_SECONDS = {"gpu": 0.05, "net": 0.5, "disk": 0.5, "screen": 0.5}
 """When the first readings come: compiling pynvml stops every other thread for a while, and what is read seldom is not
 worth waiting for with the first frame."""
 LAG_SECONDS = 0.3
@@ -147,7 +151,9 @@ class Runner(object):
         self._bell.ring()
 
     def pending(self, now: float) -> bool:
-        """True where a reading is due or under way and not hung."""
+        """True where a reading that a frame waits for is due or under way and not hung."""
+        if self.name in ALONE:
+            return False
         with self._lock:
             if self._started:
                 return now - self._started < self.deadline
@@ -339,7 +345,7 @@ class Probe(object):
                 args,
                 self._start,
                 _seconds(intervals[name]),
-                float(deadlines.get(name) or 0.0),
+                float(deadlines.get(name) or DEADLINES.get(name, 0.0)),
                 self._read_one,
             )
             for name in GROUPS
@@ -520,6 +526,8 @@ def _reader(name: str, args: "Dict[str, Any]", call: Call) -> "Any":
         return Pcie(Tree(root, call))
     if name == "disk":
         return Disks(Tree(root, call))
+    if name == "screen":
+        return Screen(Tree(root, call))
     if name == "net":
         from .net import Net  # in this thread: what it needs to talk to the kernel is not needed for the first frame
 

@@ -19,6 +19,8 @@ DELIVERY_SECONDS = 0.5
 """From the reading to the console: a frame waits a moment for what is due, and travels."""
 HUNG_SECONDS = 3.0
 """Least time after which a call that has not returned counts as hung; else twice the group's interval."""
+SCREEN_SECONDS = 65.0
+"""Facts for screening are read once a minute, and a name that is not answered for takes five seconds."""
 _BESIDE = frozenset({"node", "group"})
 """Tables with columns that the console works out beside the readings of any one group."""
 
@@ -50,7 +52,8 @@ class Times:
 def times(settings: PollSettings, tick_seconds: float) -> Times:
     """Return the times of a session with *settings* that evaluates every *tick_seconds*."""
     often = settings.interval_seconds
-    return Times({"gpu": often, "rdma": often, "host": often, "pcie": settings.pcie_interval_seconds}, tick_seconds,
+    return Times({"gpu": often, "rdma": often, "host": often, "pcie": settings.pcie_interval_seconds,
+                  "screen": SCREEN_SECONDS}, tick_seconds,
                  settings.keepalive_seconds * (settings.keepalive_count + 1))
 
 
@@ -84,7 +87,8 @@ def of_alert(alert: Alert, rule: Rule, view: FleetView, when: Times) -> float | 
 
 def _interval(rule: Rule, group: str, when: Times) -> float:
     if rule.table == "group" or group not in when.intervals:
-        return max(when.intervals.values())
+        # Of the groups that are read all the time: those who wait for a GPU do not wait for facts for screening.
+        return max(seconds for name, seconds in when.intervals.items() if name != "screen")
     if rule.table in _BESIDE and rule.metric in {"reachable", "frames_missed", "clock_skew_seconds"}:
         return min(when.intervals.values())
     return when.intervals[group]

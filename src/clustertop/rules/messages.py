@@ -10,7 +10,7 @@ import numpy as np
 from clustertop.hosts import fold
 from clustertop.model import LinkState
 from clustertop.quantity import duration, quantity, scaled
-from clustertop.signals import gpu, rdma, xid
+from clustertop.signals import gpu, rdma, screen, xid
 from clustertop.signals.rdma_catalogue import NARROW
 from clustertop.signals.rdma_counters import COUNTERS, spelling
 from clustertop.signals.units import speed_of_generation
@@ -254,6 +254,32 @@ def _gpu_persistence(view: FleetView, row: int) -> str:
             f"the last reading took {quantity(cost, 's')}")
 
 
+def _gpu_bar1(view: FleetView, row: int) -> str:
+    table = view["gpu"]
+    return (f"BAR1 {quantity(table.value('bar1_total_bytes', row), 'B')}, framebuffer "
+            f"{quantity(table.value('memory_total_bytes', row), 'B')}: Resizable BAR is off")
+
+
+def _dns_slow(view: FleetView, row: int) -> str:
+    table = view["screen"]
+    host, seconds = table.attrs[row].get("host") or "?", duration(table.value("name_lookup_seconds", row))
+    if table.value("name_lookup", row) == screen.NO_ANSWER:
+        return f"own host name {host}: no answer for {seconds}"
+    return f"own host name {host} took {seconds} to look up"
+
+
+def _dns_fails(view: FleetView, row: int) -> str:
+    attrs = view["screen"].attrs[row]
+    return (f"own host name {attrs.get('host') or '?'}: {attrs.get('dns_error') or 'cannot be looked up'} (after "
+            f"{duration(view['screen'].value('name_lookup_seconds', row))})")
+
+
+def _gpu_monitors(view: FleetView, row: int) -> str:
+    found = screen.monitors(view["screen"].attrs[row])
+    said = ", ".join(f"{name} ({count})" if count > 1 else name for name, count in found.items())
+    return f"monitors beside this one: {said or 'none'}"
+
+
 def _port_counters(view: FleetView, row: int, wanted: Callable[[PortCounter], bool]) -> str:
     """The counters that are not 0, as the port's driver spells them."""
     table = view["port"]
@@ -398,6 +424,10 @@ _SPECIAL: dict[str, Callable[[FleetView, int], str]] = {
     "gpu_stalled": _gpu_stalled,
     "gpu_persistence": _gpu_persistence,
     "disk_full": _disk_full,
+    "gpu_bar1": _gpu_bar1,
+    "gpu_monitors": _gpu_monitors,
+    "dns_slow": _dns_slow,
+    "dns_fails": _dns_fails,
     "rdma_hard_errors": _hard_errors,
     "rdma_symbol_errors": _soft_errors("hour", "symbol_errors_last_hour", "symbol errors: {} in the last hour"),
     "rdma_link_recovery": _soft_errors(

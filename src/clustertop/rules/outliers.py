@@ -10,8 +10,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clustertop.quantity import quantity
-from clustertop.signals import gpu
+from clustertop.quantity import duration, quantity
+from clustertop.signals import gpu, pcie, screen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +29,10 @@ _GPU = ("memory_total_bytes", "power_limit_watts", "sm_clock_max_hertz", "bar1_t
 _NODE = ("cpus",)
 _NET = ("mtu_bytes", "speed_bits_per_second")
 _PORT_ATTRS = ("fw", "board", "link_layer")
+_SCREEN = ("name_lookup", "somaxconn", "slow_start_after_idle")
+_PCIE = ("width_lanes", "width_max_lanes")
+SLOW_NAME_SECONDS = 1.0
+"""A name looked up in less is looked up fast, however much its peers differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,8 @@ def _values(view: FleetView) -> Iterator[tuple[tuple[object, ...], int, str, str
     physical = net.col("physical") == 1
     for key, node, label, value in _columns(net, _NET, "driver", physical.tolist()):
         yield key, node, label, value
+    yield from _screening(view["screen"])
+    yield from _slots(view["pcie"])
     ports = view["port"]
     for row in range(len(ports)):
         attrs = ports.attrs[row]
@@ -107,6 +113,37 @@ def _values(view: FleetView) -> Iterator[tuple[tuple[object, ...], int, str, str
             if attrs.get(name):
                 key = ("port", attrs.get("driver"), attrs.get("hca"), name)
                 yield key, int(ports.node[row]), ports.labels[row], str(attrs[name])
+
+
+def _screening(table: TableView) -> Iterator[tuple[tuple[object, ...], int, str, str]]:
+    """Sysctls, what looking up the node's own name gives, and which monitors run."""
+    yield from _columns(table, _SCREEN, "")
+    for row, (seconds, count) in enumerate(zip(table.col("name_lookup_seconds").tolist(),
+                                               table.col("monitors").tolist(), strict=True)):
+        node = int(table.node[row])
+        if seconds == seconds:
+            fast = seconds < SLOW_NAME_SECONDS
+            yield ("screen", "own name looked up"), node, "", "fast" if fast else f"in {duration(seconds)}"
+        if count == count:
+            # How many there are of each comes and goes; which there are is how the node was set up.
+            names = ", ".join(screen.monitors(table.attrs[row]))
+            yield ("screen", "other monitors"), node, "", names or "none"
+
+
+def _slots(table: TableView) -> Iterator[tuple[tuple[object, ...], int, str, str]]:
+    """PCIe width of like devices, and on which NUMA node the one at each address is."""
+    endpoint = table.col("endpoint")
+    for row, attrs in enumerate(table.attrs):
+        if endpoint[row] != 1 or attrs.get("physfn"):
+            continue
+        node, label = int(table.node[row]), table.labels[row]
+        for name in _PCIE:
+            width = table.value(name, row)
+            if width is not None and pcie.model(attrs):
+                yield ("pcie", pcie.model(attrs), name), node, label, quantity(width, "lanes")
+        numa = attrs.get("numa")
+        if isinstance(numa, int) and not isinstance(numa, bool):
+            yield ("numa", table.keys[row], "NUMA node"), node, label, "none" if numa < 0 else str(numa)
 
 
 def _columns(
@@ -119,6 +156,6 @@ def _columns(
             if value != value or (use is not None and not use[row]):
                 continue
             words = metric.words.get(int(value)) if metric.words else None
-            label = "" if table.spec.name == "node" else table.labels[row]
+            label = "" if table.spec.name in {"node", "screen"} else table.labels[row]
             yield ((table.spec.name, table.attrs[row].get(model), name), int(table.node[row]), label,
                    words or quantity(value, metric.unit))

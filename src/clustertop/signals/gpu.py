@@ -161,6 +161,9 @@ METRICS = (
     Metric("nvlink_links_missing", "", "NVLinks fewer than the best GPU of the node has up", kind="derived"),
     Metric("persistence_off_gpus", "", "GPUs of the node without persistence mode, on the first of them",
            kind="derived"),
+    Metric("bar1_ratio", "ratio", "BAR1 size over framebuffer size; below 1 Resizable BAR is off", kind="derived"),
+    Metric("memory_unclaimed_bytes", "B", "memory in use that no process holds, while processes are listed",
+           kind="derived", label="unclaimed"),
     Metric("power_of_busy_peers_ratio", "ratio", "power, of the limit, over the median of the other GPUs that are as "
            "busy: those of its job where that is known, else of its node", kind="derived"),
     Metric("busy_but_stalled", "", f"utilisation from {STALLED_UTILIZATION_RATIO:.0%} on, at less than "
@@ -249,6 +252,7 @@ def derive(
     t.why_of("xid_worst")[np.isnan(seen)] = t.why_of("xid_codes")[np.isnan(seen)]
     t.put("xid_level", np.array([xid.level(code) for code in worst])[which] if len(seen) else seen)
     t.put("nvlink_links_missing", _links_missing(t.row_node, t.col("nvlink_links_up")))
+    t.put("bar1_ratio", t.col("bar1_total_bytes") / t.col("memory_total_bytes"))
     t.put("persistence_off_gpus", _first_of_node(t.row_node, t.col("persistence_mode")))
     _stalled(t, _peers(t.row_node, job), fresh)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clustertop.model import Attr, LinkState, NodeInfo, Why, intern
-from clustertop.signals import disk, gpu, host, link, pcie, rdma
+from clustertop.signals import disk, gpu, host, link, pcie, rdma, screen
 from clustertop.signals.units import pci_key
 from clustertop.store.history import History
 from clustertop.store.jobs import JobIndex
@@ -16,6 +16,7 @@ from clustertop.store.links import Links
 from clustertop.store.paths import PciePaths
 from clustertop.store.ports import Ports, judge_nodes
 from clustertop.store.table import GRACE_SECONDS, Table
+from clustertop.store.unclaimed import unclaimed
 from clustertop.store.view import FleetView, Freshness
 from clustertop.text import clean
 from clustertop.wire.frame import Frame, FrameError, GroupPart, Row, TablePart
@@ -31,19 +32,22 @@ if TYPE_CHECKING:
 LABELS = {
     "node": host.node_label, "group": host.group_label, "gpu": gpu.label, "pcie": pcie.label, "port": rdma.label,
     "net": host.net_label, "process": gpu.process_label, "link": link.label, "disk": disk.label,
+    "screen": screen.label,
 }
-SPECS = (host.NODE, host.GROUP, gpu.TABLE, pcie.TABLE, rdma.TABLE, host.NET, gpu.PROCESS, link.TABLE, disk.TABLE)
-GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk")
+SPECS = (host.NODE, host.GROUP, gpu.TABLE, pcie.TABLE, rdma.TABLE, host.NET, gpu.PROCESS, link.TABLE, disk.TABLE,
+         screen.TABLE)
+GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen")
 SETTLE_SECONDS = 300.0
 """After a boot: links train, services start, counters begin again."""
 RELOAD_SECONDS = 60.0
 """After the GPU driver was away."""
 BACK_SECONDS = 1.0
 """A node's own clock that goes back by more than this began anew."""
-LISTS = frozenset({"path", "mig_layout", "jobs", "netdevs", "members", "addresses"})
+LISTS = frozenset({"path", "mig_layout", "jobs", "netdevs", "members", "addresses", "monitors"})
 """Attributes that are lists; "unclassified" is one too, but no node sends it."""
 _UNCHANGED = TablePart()
 _NOT_RELEASED = intern("not released")
+_NOT_LISTED = intern("processes not listed")
 _NOT_READ = frozenset({"error", "released", "hung"})
 """States of a group in which no row is to blame for having no values."""
 _AWAY = frozenset({"error", "released"})
@@ -325,7 +329,9 @@ class Store:
             table.ingest_same(number, sequence, part)
             return
         rows = [_clean_row(row) for row in part.r or ()]
-        if table.spec.name == "node":
+        if table.spec.name == "screen":
+            rows = [Row("", row.a) for row in rows[:1]]
+        elif table.spec.name == "node":
             rows = [Row("", {**row.a, "name": self.nodes[number].name}) for row in rows[:1]]
         elif table.spec.name == "gpu":
             rows = [self._gpu_identity(number, row) for row in rows]
@@ -341,6 +347,9 @@ class Store:
             self._paths.relay(number)
         if changed and table.spec.name == "node":
             table.relabel(number, self.nodes[number].name)
+        if changed and table.spec.name == "screen":
+            for row in table.of_node.get(number, ()):
+                table.relabel(row, self.nodes[number].name)
 
     def _gpu_identity(self, number: int, row: Row) -> Row:
         """A GPU that no longer tells its UUID is still the one known at its address or index."""
@@ -367,6 +376,8 @@ class Store:
         unheard = np.isinf(gpus.read_at[: gpus.rows]) & ~gpus.present[: gpus.rows]
         gpu.derive(gpus.columns, self._failed(gpus, "gpu") | unheard, gpus.node_time[: gpus.rows], jobs.gpu,
                    gpus.fresh(now, self._freshness))
+        gpus.columns.put("memory_unclaimed_bytes", unclaimed(
+            gpus, self.tables["process"], [node.processes for node in self._nodes]), _NOT_LISTED)
         gpus.seal()
         self._paths.derive(now)
         rdma.derive(ports.columns, self._flags("port", lambda attrs: bool(attrs.get("physfn"))),
@@ -376,13 +387,17 @@ class Store:
         disk.derive(self.tables["disk"].columns, self._flags("disk", lambda attrs: attrs.get("read_only") is True))
         listed = np.array([node.told.get("rdma", ("",))[0] in _LISTED for node in self._nodes])
         judge_nodes(nodes.columns, ports.columns, np.where(listed, self._expected_ports, np.nan))
+        screen.derive(self.tables["screen"].columns, self._flags("screen", screen.gpu_monitored))
         self._net()
         self._groups(now)
         self._node_table(nodes, gpus, now)
         since = np.array([node.released for node in self._nodes])
         nodes.columns.put("gpus_released_seconds", np.maximum(now - since, 0.0), _NOT_RELEASED)
         if self.history.due(now):
-            self.history.push(now, {name: table.values[:, : table.rows] for name, table in self.tables.items()})
+            past = {name: table.values[:, : table.rows] for name, table in self.tables.items()}
+            # The last word of a node that has fallen silent is no sample.
+            past["gpu"] = np.where(gpus.fresh(now, self._freshness), past["gpu"], np.nan)
+            self.history.push(now, past)
             self._paths.drops.sample(self.tables["pcie"].columns, now)
         self.generation += 1
 

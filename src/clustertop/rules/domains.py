@@ -62,9 +62,11 @@ class Domains:
             Domain(kind, name, numbers, tuple(f"{other} {title}" for other, title in more if other != "fleet"))
             for numbers, ((kind, name), *more) in same.items()
         ), key=lambda domain: domain.order))
+        self.whole = self.all[-1] if self.all else None
+        """The one that holds every node: the fleet, by the name of the rack, leaf or group that is all of it."""
         self.widest: tuple[Domain, ...] = tuple(sorted(self.all, key=lambda domain: (
-            domain.kind == "fleet", -len(domain.nodes), _ORDER[domain.kind], domain.name)))
-        """The largest first, but the fleet last."""
+            domain is self.whole, -len(domain.nodes), _ORDER[domain.kind], domain.name)))
+        """The largest first, but what holds every node last."""
         self._of: list[list[Domain]] = [[] for _ in nodes]
         for domain in self.all:
             for number in domain.nodes:
@@ -74,8 +76,8 @@ class Domains:
             self._matrix[position, list(domain.nodes)] = True
 
     def siblings(self, node: int) -> frozenset[int]:
-        """The nodes that share a parent with it: those of the fleet only where it has no other."""
-        mine = [domain for domain in self._of[node] if domain.kind != "fleet"] or self._of[node]
+        """The nodes that share a parent with it: those of the whole fleet only where it has no other."""
+        mine = [domain for domain in self._of[node] if domain is not self.whole] or self._of[node]
         return frozenset[int]().union(*(domain.nodes for domain in mine))
 
     def together(
@@ -110,8 +112,8 @@ class Domains:
             found.append((self.all[best], frozenset(np.flatnonzero(mine).tolist())))
             left &= ~mine
             usable[best] = False
-        if left.sum() >= many and self.all and self.all[-1].kind == "fleet":
-            fleet = self.all[-1]
+        fleet = self.whole
+        if fleet is not None and left.sum() >= many:
             before = next((mine for domain, mine in found if domain is fleet), frozenset())
             found = [entry for entry in found if entry[0] is not fleet]
             found.append((fleet, before | frozenset(np.flatnonzero(left).tolist())))

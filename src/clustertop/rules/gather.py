@@ -122,13 +122,23 @@ class _Gathering:
                 yield self._of_domain(domain, mine, rows[np.isin(nodes, list(mine))], known)
                 left -= mine
         counts = np.bincount(table.node[: len(judged)][judged], minlength=len(known))
-        for node in sorted(left):
-            mine_rows = rows[nodes == node]
-            if len(mine_rows) >= together.least and len(mine_rows) > together.share * counts[node]:
+        alone = np.isin(nodes, list(left))
+        order = np.argsort(nodes[alone], kind="stable")
+        rows, nodes = rows[alone][order], nodes[alone][order]
+        for mine_rows in np.split(rows, np.flatnonzero(np.diff(nodes)) + 1) if len(rows) else ():
+            node = int(table.node[mine_rows[0]])
+            if self._one_line(len(mine_rows), int(counts[node])):
                 yield self._of_node(node, mine_rows, int(counts[node]))
             else:
                 for row in mine_rows.tolist():
                     yield self._of_thing(node, row)
+
+    def _one_line(self, failing: int, judged: int) -> bool:
+        """Whether so many things of one node, of so many, are one alert."""
+        together = self._rule.together
+        if together.things:
+            return failing >= together.things
+        return failing >= together.least and failing > together.share * judged
 
     def _rolling(self, nodes: Collection[int]) -> Iterator[tuple[Domain, frozenset[int]]]:
         """Parents whose nodes are restarted one after another: some are back and settle, others are away."""

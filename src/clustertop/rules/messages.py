@@ -74,7 +74,7 @@ def many(state: Verdicts, view: FleetView, one: Wanted) -> str:
         if reasons:
             reason, often = reasons.most_common(1)[0]
             text += f" ({reason}{f'; {often} of them' if often < len(one.nodes) else ''})"
-        if one.thing.table == "fleet" and len(one.nodes) == one.size:
+        if len(one.nodes) == len(view.nodes):
             text += "; everything at once: look at this machine's own network and the jump host first"
     return text
 

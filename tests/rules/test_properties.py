@@ -123,12 +123,12 @@ class World(Fleet):
     def restart(self, number: int, what: int) -> None:
         """The console is started again, with what it remembers."""
         before = {(rule, row): (severity, since) for rule, row, severity, since, _ in self.core.engine.firing()}
-        names = {(rule, self.named(rule, row)): value for (rule, row), value in before.items()}
+        names = {(rule, self.named_now(rule, row)): value for (rule, row), value in before.items()}
         self.fired = {(rule, *name) for rule, name in names}
         state = self.devices.state()
-        was = self.core
+        now = self.now
         super().__init__(NODES)
-        self.now = was.snapshot.view.at if was.snapshot is not None else self.now
+        self.now = now
         self.devices = Devices(self.core)
         self.devices.adopt(state.devices)
         self.core.recall(state, self.now, self.now)
@@ -150,7 +150,7 @@ class World(Fleet):
     def dismiss(self, number: int, what: int) -> None:
         if self.core.snapshot is not None and self.alerts:
             alert = self.alerts[what % len(self.alerts)]
-            for row in self.core.engine._correlator.rows_of(alert).tolist():  # noqa: SLF001
+            for row in self.core.engine._correlator.rows_of(alert).tolist():
                 self.dismissed.add((alert.rule, *self.named(alert.rule, row)))
             self.core.dismiss(alert)
 
@@ -248,7 +248,7 @@ class World(Fleet):
             dark |= bool((age > 7).any()) or not (self.view["node"].col("frame_age_seconds")[number] < 7)
             if dark:
                 assert picture.state[number] != OK, f"n{number} looks fine"
-                assert plain._worst(self.view, number, {}, blind=bool(blind[number])) != "ok"  # noqa: SLF001
+                assert plain._worst(self.view, number, {}, blind=bool(blind[number])) != "ok"
 
 
 OPS = ["wait", "heat", "ecc", "sink", "lose", "remove", "wire", "group", "hush", "silence_node", "link_down", "link_up",

@@ -240,8 +240,10 @@ def _awake_only_with_us(view: FleetView, row: int) -> tuple[str, ...]:
 def _gpu_persistence(view: FleetView, row: int) -> str:
     group = view["group"].row_of(int(view["gpu"].node[row]), "gpu")
     cost = None if group is None else view["group"].value("reading_seconds", group)
-    count = len(_awake_only_with_us(view, row))
-    return (f"persistence mode off on {count} GPU{'s' if count != 1 else ''}; "
+    off = _awake_only_with_us(view, row)
+    every = len(off) == len(view["gpu"].rows_of(int(view["gpu"].node[row])))
+    which = "" if every else f" ({', '.join(off)})"
+    return (f"persistence mode off on {len(off)} GPU{'s' if len(off) != 1 else ''}{which}; "
             f"the last reading took {quantity(cost, 's')}")
 
 

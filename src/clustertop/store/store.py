@@ -37,6 +37,8 @@ SETTLE_SECONDS = 300.0
 """After a boot: links train, services start, counters begin again."""
 RELOAD_SECONDS = 60.0
 """After the GPU driver was away."""
+RELOAD_AGAIN_SECONDS = 600.0
+"""Within this time of one reload there is no other: readings that fail now and then must not keep a node settling."""
 BACK_SECONDS = 1.0
 """A node's own clock that goes back by more than this began anew."""
 LISTS = frozenset({"path", "mig_layout", "jobs"})
@@ -294,7 +296,9 @@ class Store:
         if told == before:
             return
         if name == "gpu" and part.st == "ok" and before is not None and before[0] in _NOT_READ:
-            self._reload[number] = node.frame_at + RELOAD_SECONDS
+            again = self._reload[number] - RELOAD_SECONDS + RELOAD_AGAIN_SECONDS
+            if before[0] == "released" or node.frame_at >= again:
+                self._reload[number] = node.frame_at + RELOAD_SECONDS
         node.told[name] = told
         state = host.GROUP_STATES.get(part.st, host.ERROR)
         said = clean(part.w if state == host.HUNG else part.e, 160)

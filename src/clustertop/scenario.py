@@ -114,6 +114,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nodes: str = "n1"
     racks: dict[str, str] = {}
     leaves: dict[str, str] = {}
+    jumps: dict[str, str] = {}
+    """Jump hosts, and the nodes that are reached through each."""
     have: dict[str, tuple[str, ...]] = {}
     """Devices of each node, by table."""
     names: dict[str, dict[str, dict[str, Value | list[str]]]] = {}
@@ -184,6 +186,7 @@ class _Node:
         self.still: set[str] = set()
         self.read_at: dict[str, float] = {}
         self.link = LinkState.UP
+        self.via = ""
         self.clock = 0.0
         self.growing: dict[tuple[str, str, str], tuple[float, float, int]] = {}
         """Table, device and column to value, growth each second, and since which second."""
@@ -271,7 +274,10 @@ def run(made: Scenario) -> Iterator[Transition]:
     if made.only:
         rules = {name: rules[name] for name in made.only}
     nodes = _nodes(made)
+    vias = {node: name for name, folded in made.jumps.items() for node in _names(folded)}
     states = [_Node(made) for _ in nodes]
+    for node, state in zip(nodes, states, strict=True):
+        state.via = vias.get(node.name, "")
     core, devices = _console(nodes, rules, made, states, ZERO)
     numbers = {node.name: number for number, node in enumerate(nodes)}
     changes = sorted(made.at, key=lambda change: change.second)
@@ -293,7 +299,8 @@ def run(made: Scenario) -> Iterator[Transition]:
                 states[number].change(change)
                 if change.link:
                     states[number].link = LinkState[change.link.upper()]
-                    core.on_link(LinkEvent(number, now, states[number].link, "", change.reason), now)
+                    core.on_link(
+                        LinkEvent(number, now, states[number].link, "", change.reason, states[number].via), now)
         if second < paused_until:
             continue
         for number, node in enumerate(states):
@@ -321,7 +328,7 @@ def _console(
 ) -> tuple[Core, Devices]:
     core = Core(nodes, rules, expect_gpus=lambda node: made.gpus)
     for number, state in enumerate(states):
-        core.on_link(LinkEvent(number, now, state.link), now)
+        core.on_link(LinkEvent(number, now, state.link, via=state.via), now)
     return core, Devices(core)
 
 

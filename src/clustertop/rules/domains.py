@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
     from clustertop.model import NodeInfo
 
-DomainKind = Literal["rack", "leaf", "group", "fleet"]
-_ORDER: dict[DomainKind, int] = {"rack": 0, "leaf": 1, "group": 2, "fleet": 3}
+DomainKind = Literal["rack", "leaf", "group", "jump", "fleet"]
+_ORDER: dict[DomainKind, int] = {"rack": 0, "leaf": 1, "group": 2, "jump": 3, "fleet": 4}
+_WORDS = {"jump": "jump host"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,9 @@ class Domain:
     @property
     def label(self) -> str:
         """What an operator calls it: ``rack r7``, ``rack r7, leaf l7``, ``fleet``."""
-        return "fleet" if self.kind == "fleet" else ", ".join((f"{self.kind} {self.name}", *self.also))
+        if self.kind == "fleet":
+            return "fleet"
+        return ", ".join((f"{_WORDS.get(self.kind, self.kind)} {self.name}", *self.also))
 
     @property
     def order(self) -> tuple[int, int, str]:
@@ -42,7 +45,9 @@ class Domain:
 class Domains:
     """The parents of an inventory's nodes."""
 
-    def __init__(self, nodes: Sequence[NodeInfo]) -> None:
+    def __init__(self, nodes: Sequence[NodeInfo], vias: Sequence[str] = ()) -> None:
+        """Find them; *vias*: per node the jump hosts it is reached through, where that is a parent too."""
+        self.nodes, self.vias = tuple(nodes), tuple(vias)
         members: dict[tuple[DomainKind, str], set[int]] = {}
         for number, node in enumerate(nodes):
             if node.rack:
@@ -52,6 +57,9 @@ class Domains:
             for group in node.groups:
                 if group not in {node.rack, node.leaf}:
                     members.setdefault(("group", group), set()).add(number)
+        for number, via in enumerate(vias):
+            if via:
+                members.setdefault(("jump", via), set()).add(number)
         if len(nodes) > 1:
             members["fleet", ""] = set(range(len(nodes)))
         same: dict[frozenset[int], list[tuple[DomainKind, str]]] = {}
@@ -59,7 +67,8 @@ class Domains:
             if len(numbers) > 1:
                 same.setdefault(frozenset(numbers), []).append(key)
         self.all: tuple[Domain, ...] = tuple(sorted((
-            Domain(kind, name, numbers, tuple(f"{other} {title}" for other, title in more if other != "fleet"))
+            Domain(kind, name, numbers,
+                   tuple(f"{_WORDS.get(other, other)} {title}" for other, title in more if other != "fleet"))
             for numbers, ((kind, name), *more) in same.items()
         ), key=lambda domain: domain.order))
         self.whole = self.all[-1] if self.all else None

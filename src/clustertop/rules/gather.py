@@ -28,6 +28,10 @@ ROLLING = 2
 PLURAL = {"gpu": "GPUs", "pcie": "PCIe devices", "port": "RDMA ports", "net": "interfaces", "group": "groups"}
 
 
+OF_THE_LINK = frozenset({"reachable", "frames_missed"})
+"""Columns of the node table that tell of the link to a node, not of the node."""
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Wanted:
     """An alert as it should be shown now."""
@@ -53,10 +57,13 @@ class Wanted:
 
 
 def wanted(
-    verdicts: Mapping[str, Verdicts], lingering: Lingering, domains: Domains, causes: Causes, view: FleetView,
-    shown: Collection[tuple[str, str]],
+    verdicts: Mapping[str, Verdicts], lingering: Lingering, domains: Domains, ways: Domains, causes: Causes,
+    view: FleetView, shown: Collection[tuple[str, str]],
 ) -> dict[tuple[str, str], Wanted]:
-    """Every alert that should be shown at the moment of *view*, by its key; *shown*: those that are now."""
+    """Every alert that should be shown at the moment of *view*, by its key; *shown*: those that are now.
+
+    Jump hosts are parents (*ways*) only of what is about the link to a node.
+    """
     out: dict[tuple[str, str], Wanted] = {}
     for name, state in verdicts.items():
         over = lingering.get(name, {})
@@ -67,7 +74,8 @@ def wanted(
             continue
         rows = causes.free(name, rows)
         if len(rows):
-            for one in _Gathering(name, verdicts, over, domains, view, shown).parents(rows):
+            parents = ways if state.rule.metric in OF_THE_LINK else domains
+            for one in _Gathering(name, verdicts, over, parents, view, shown).parents(rows):
                 out[one.key] = one
     return out
 

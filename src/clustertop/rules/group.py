@@ -17,6 +17,7 @@ import numpy as np
 from clustertop.model import Alert, Severity, Thing, Transition
 from clustertop.rules import messages
 from clustertop.rules.causes import Causes
+from clustertop.rules.domains import Domains
 from clustertop.rules.gather import Wanted, wanted
 from clustertop.rules.rowsets import RowSet
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from clustertop.rules.domains import Domains
     from clustertop.rules.spec import Rule
     from clustertop.rules.verdicts import Change, Verdicts
     from clustertop.store.view import FleetView
@@ -73,7 +73,7 @@ class Correlator:
     def __init__(self, verdicts: Mapping[str, Verdicts], domains: Domains) -> None:
         self._verdicts = verdicts
         self._rules: dict[str, Rule] = {name: state.rule for name, state in verdicts.items()}
-        self._domains = domains
+        self._domains = self._ways = domains
         self._live: dict[Key, _Live] = {}
         self._lingering: dict[str, dict[int, float]] = {}
         self._told = RowSet()
@@ -131,6 +131,8 @@ class Correlator:
     def update(self, view: FleetView, changes: Mapping[str, Change]) -> list[Transition]:
         """Take the verdicts as they stand; returns what changed for the operator."""
         self._view = view
+        if view.vias != self._ways.vias and any(view.vias):
+            self._ways = Domains(self._domains.nodes, view.vias)
         moved = self._linger(view, changes)
         if not (moved or changes or self.stale):
             return []
@@ -156,14 +158,14 @@ class Correlator:
     def _plan(self, view: FleetView) -> tuple[Causes, dict[Key, Wanted]]:
         """What should be shown now. What still waits for its siblings is the cause of nothing."""
         causes = Causes(self._verdicts, view)
-        goal = wanted(self._verdicts, self._lingering, self._domains, causes, view, self._live)
+        goal = wanted(self._verdicts, self._lingering, self._domains, self._ways, causes, view, self._live)
         waiting = RowSet()
         for key, one in goal.items():
             if one.waits and key not in self._live:
                 waiting.add(one.rule, one.rows)
         if waiting:
             causes = Causes(self._verdicts, view, waiting)
-            goal = wanted(self._verdicts, self._lingering, self._domains, causes, view, self._live)
+            goal = wanted(self._verdicts, self._lingering, self._domains, self._ways, causes, view, self._live)
         return causes, goal
 
     def _linger(self, view: FleetView, changes: Mapping[str, Change]) -> bool:

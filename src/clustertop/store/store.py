@@ -68,11 +68,12 @@ class _Node:
     """What is known of one node beside its columns; gathered into columns once a tick."""
 
     __slots__ = ("boot", "cpu_ratio", "facts", "frame_at", "frames", "group_rows", "interval", "memory", "numbers",
-                 "nvml", "offset", "probe_cpu", "processes", "reach", "reason", "released", "state", "time", "told")
+                 "nvml", "offset", "probe_cpu", "processes", "reach", "reason", "released", "state", "time", "told",
+                 "via")
 
     def __init__(self) -> None:
         self.state = LinkState.WAITING
-        self.reason = ""
+        self.reason = self.via = ""
         self.reach = self.offset = self.interval = self.cpu_ratio = self.memory = self.nvml = float("nan")
         self.frame_at = self.time = float("-inf")
         self.frames = 0
@@ -143,7 +144,7 @@ class Store:
     def link(self, event: LinkEvent) -> None:
         """Take a change of a node's link."""
         node = self._nodes[event.node]
-        node.state, node.reason = event.state, event.reason
+        node.state, node.reason, node.via = event.state, event.reason, event.via or node.via
         if event.state in _DOWN:
             node.reach = 0.0
         self.generation += 1
@@ -382,7 +383,8 @@ class Store:
         return FleetView(
             self.generation, now, wall, self.nodes,
             {name: table.view(now, _KEEP.get(name, ()), self._freshness) for name, table in self.tables.items()},
-            tuple(node.facts for node in self._nodes), tuple(node.reason for node in self._nodes), self.history,
+            tuple(node.facts for node in self._nodes), tuple(node.reason for node in self._nodes),
+            tuple(node.via for node in self._nodes), self.history,
             {"": self._settle.copy(), "gpu": np.fmax(self._settle, self._reload)},
             self._paths.drops, self._jobs.of(listed), tuple(listed),
         )

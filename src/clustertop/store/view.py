@@ -112,6 +112,8 @@ class FleetView:
     """Per node: host name, kernel, boot id, driver ... as its last full frame said."""
     link_reasons: tuple[str, ...]
     """Per node: why the link is as it is; empty when it is up."""
+    vias: tuple[str, ...]
+    """Per node: the jump hosts that its link goes through; empty: none, or not known yet."""
     history: History
     settling: Mapping[str, NDArray[np.float64]]
     """By probe group: [nodes] until when (our monotonic clock) it settles after a boot or a reload; past: it does not.

@@ -276,8 +276,8 @@ def run(made: Scenario) -> Iterator[Transition]:
     nodes = _nodes(made)
     vias = {node: name for name, folded in made.jumps.items() for node in _names(folded)}
     states = [_Node(made) for _ in nodes]
-    for node, state in zip(nodes, states, strict=True):
-        state.via = vias.get(node.name, "")
+    for info, state in zip(nodes, states, strict=True):
+        state.via = vias.get(info.name, "")
     core, devices = _console(nodes, rules, made, states, ZERO)
     numbers = {node.name: number for number, node in enumerate(nodes)}
     changes = sorted(made.at, key=lambda change: change.second)
@@ -287,10 +287,10 @@ def run(made: Scenario) -> Iterator[Transition]:
         while changes and changes[0].second <= second:
             change = changes.pop(0)
             if change.restart:
-                state = devices.state()
+                kept = devices.state()
                 core, devices = _console(nodes, rules, made, states, now)
-                devices.adopt(state.devices)
-                core.recall(state, now, now)
+                devices.adopt(kept.devices)
+                core.recall(kept, now, now)
                 states = [_renewed(state) for state in states]
             _by_hand(core, change)
             paused_until = max(paused_until, second + change.paused if change.paused else -1)

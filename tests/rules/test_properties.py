@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from clustertop import plain
 from clustertop.memory import Devices
-from clustertop.model import LinkState, NodeInfo
+from clustertop.model import LinkEvent, LinkState, NodeInfo
 from clustertop.probe.frames import Encoder, Err
 from clustertop.signals import host
 from clustertop.tui.atlas import Atlas
@@ -53,6 +53,8 @@ class World(Fleet):
         self.dismissed: set[tuple[str, str, str]] = set()
         self.atlas = Atlas()
         self.shown: object = None
+        for number in range(3):
+            self.core.on_link(LinkEvent(number, self.now, LinkState.UP, via="bastion"), self.now)
 
     # -- what happens --------------------------------------------------------------------------------------------
 

@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 class Causes:
     """The order of causes at one moment."""
 
-    def __init__(self, verdicts: Mapping[str, Verdicts], view: FleetView, but: RowSet | None = None) -> None:
-        """Work it out, as if the verdicts *but* did not fire."""
+    def __init__(
+        self, verdicts: Mapping[str, Verdicts], view: FleetView, but: RowSet | None = None,
+        shared: Mapping[Verdict, Verdict] | None = None,
+    ) -> None:
+        """Work it out, as if the verdicts *but* did not fire; *shared*: early signs of what siblings have already."""
         self._verdicts, self._view = verdicts, view
         self._dead = np.zeros(len(view.nodes), np.bool_)
         self._of_node: dict[int, Verdict] = {}
@@ -41,6 +44,10 @@ class Causes:
             rows = state.firing if but is None else but.without(name, state.firing)
             if len(rows):
                 self._enter(name, rows)
+        for sign, cause in (shared or {}).items():
+            if sign not in self._followed and verdicts[sign[0]].level[sign[1]] and verdicts[cause[0]].level[cause[1]]:
+                self._followed[sign] = cause
+                self._early.add(sign[0])
 
     def _enter(self, name: str, rows: Rows) -> None:
         rule = self._verdicts[name].rule

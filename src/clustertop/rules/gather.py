@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 ROLLING = 2
 """So many nodes of one parent, one of them just back, are restarted one after another."""
+TOGETHER_SECONDS = 60.0
+"""An early sign so near in time to the same fault of its siblings is part of it."""
 PLURAL = {"gpu": "GPUs", "pcie": "PCIe devices", "port": "RDMA ports", "net": "interfaces", "group": "groups"}
 
 
@@ -49,6 +51,8 @@ class Wanted:
     back: int
     """How many of its verdicts are over and only wait for their node to settle."""
     waits: bool
+    within: frozenset[int] = frozenset()
+    """Of a parent of nodes: all of its nodes, the healthy ones as well."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -77,6 +81,27 @@ def wanted(
             parents = ways if state.rule.metric in OF_THE_LINK else domains
             for one in _Gathering(name, verdicts, over, parents, view, shown).parents(rows):
                 out[one.key] = one
+    return out
+
+
+def shared_signs(
+    verdicts: Mapping[str, Verdicts], goal: Iterable[Wanted], view: FleetView,
+) -> dict[tuple[str, int], tuple[str, int]]:
+    """Early signs on nodes whose siblings have the fault itself already: sign to one of the siblings' verdicts.
+
+    A rack is given up node by node: what is only silent yet is not another event.
+    """
+    out: dict[tuple[str, int], tuple[str, int]] = {}
+    for one in goal:
+        rule = verdicts[one.rule].rule
+        for early in rule.follows if one.within and rule.table == "node" else ():
+            sign = verdicts.get(early)
+            if sign is None or sign.rule.table != "node":
+                continue
+            rows = sign.firing
+            near = np.abs(sign.since[rows] - verdicts[one.rule].since[one.rows].min()) <= TOGETHER_SECONDS
+            rows = rows[near & np.isin(view["node"].node[rows], list(one.within))]
+            out.update(((early, row), (one.rule, int(one.rows[0]))) for row in rows.tolist())
     return out
 
 
@@ -161,12 +186,15 @@ class _Gathering:
                 yield domain, mine
                 left -= mine
 
-    def _make(self, thing: Thing, rows: Rows, scope: int, nodes: Iterable[int], size: int) -> Wanted:
+    def _make(
+        self, thing: Thing, rows: Rows, scope: int, nodes: Iterable[int], size: int,
+        within: frozenset[int] = frozenset(),
+    ) -> Wanted:
         level = int(self._state.level[rows].max(initial=0))
         back = int((self._state.level[rows] == 0).sum())
         numbers = frozenset(nodes)
         return Wanted(self._name, thing, Severity(level or Severity.INFO), rows, scope, numbers, size, back,
-                      self._waits(rows, numbers))
+                      self._waits(rows, numbers), within)
 
     def _waits(self, rows: Rows, nodes: frozenset[int]) -> bool:
         if not self._coming or self._view.at >= self._state.since[rows].min() + self._rule.gather_seconds:
@@ -176,7 +204,7 @@ class _Gathering:
     def _of_domain(self, domain: Domain, nodes: frozenset[int], rows: Rows, known: NDArray[np.bool_]) -> Wanted:
         size = int(known[list(domain.nodes)].sum()) if self._rule.table != "node" else len(domain.nodes)
         thing = Thing(domain.kind, "", domain.name, domain.label)
-        return self._make(thing, rows, 2, nodes, max(size, len(nodes)))
+        return self._make(thing, rows, 2, nodes, max(size, len(nodes)), domain.nodes)
 
     def _of_node(self, node: int, rows: Rows, size: int) -> Wanted:
         table = self._rule.table

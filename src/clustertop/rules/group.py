@@ -18,7 +18,7 @@ from clustertop.model import Alert, Severity, Thing, Transition
 from clustertop.rules import messages
 from clustertop.rules.causes import Causes
 from clustertop.rules.domains import Domains
-from clustertop.rules.gather import Wanted, wanted
+from clustertop.rules.gather import Wanted, shared_signs, wanted
 from clustertop.rules.rowsets import RowSet
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ class Correlator:
         self._live: dict[Key, _Live] = {}
         self._lingering: dict[str, dict[int, float]] = {}
         self._told = RowSet()
+        self._shared: dict[tuple[str, int], tuple[str, int]] = {}
         self._view: FleetView | None = None
         self.stale = False
         """Something was changed from outside: look again."""
@@ -94,7 +95,7 @@ class Correlator:
         if live is None:
             return []
         mine = {(alert.rule, row) for row in live.wanted.rows.tolist()}
-        causes = Causes(self._verdicts, view)
+        causes = Causes(self._verdicts, view, None, self._shared)
         found = set(mine)
         for name, state in self._verdicts.items():
             found.update((name, row) for row in state.firing.tolist() if causes.top(name, row) in mine)
@@ -157,16 +158,23 @@ class Correlator:
 
     def _plan(self, view: FleetView) -> tuple[Causes, dict[Key, Wanted]]:
         """What should be shown now. What still waits for its siblings is the cause of nothing."""
-        causes = Causes(self._verdicts, view)
-        goal = wanted(self._verdicts, self._lingering, self._domains, self._ways, causes, view, self._live)
+        self._shared = {}
+        causes, goal = self._goal(view, None)
         waiting = RowSet()
         for key, one in goal.items():
             if one.waits and key not in self._live:
                 waiting.add(one.rule, one.rows)
         if waiting:
-            causes = Causes(self._verdicts, view, waiting)
-            goal = wanted(self._verdicts, self._lingering, self._domains, self._ways, causes, view, self._live)
+            causes, goal = self._goal(view, waiting)
+        told = [one for key, one in goal.items() if not one.waits or key in self._live]
+        self._shared = shared_signs(self._verdicts, told, view)
+        if self._shared:
+            causes, goal = self._goal(view, waiting or None)
         return causes, goal
+
+    def _goal(self, view: FleetView, but: RowSet | None) -> tuple[Causes, dict[Key, Wanted]]:
+        causes = Causes(self._verdicts, view, but, self._shared)
+        return causes, wanted(self._verdicts, self._lingering, self._domains, self._ways, causes, view, self._live)
 
     def _linger(self, view: FleetView, changes: Mapping[str, Change]) -> bool:
         """What clears while its node settles stays until it has: a restart is one event, not an end and a beginning."""
@@ -175,8 +183,8 @@ class Correlator:
             if not (change.cleared and self._rules[name].gather_seconds):
                 continue
             until = view.settling_of(self._rules[name].table)
-            rows = np.array(change.cleared, np.intp)
-            for row in rows[(until[rows] > view.at) & self._told.member(name, rows)].tolist():
+            over = np.array(change.cleared, np.intp)
+            for row in over[(until[over] > view.at) & self._told.member(name, over)].tolist():
                 self._lingering.setdefault(name, {})[row] = float(until[row])
         for name, rows in self._lingering.items():
             level = self._verdicts[name].level

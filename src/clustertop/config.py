@@ -198,6 +198,9 @@ class TogetherChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     share: Annotated[float | None, _text("More than this share of what is judged there, 0 to 1.")] = None
     least: Annotated[int | None, _text("At least so many.")] = None
     many: Annotated[int | None, _text("So many nodes that no smaller parent accounts for.")] = None
+    things: Annotated[
+        int | None, _text("So many things of one node, whatever their share; 0: as share and least say.")
+    ] = None
 
 
 class RuleOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -239,7 +242,7 @@ class RuleOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     also: Annotated[tuple[str, ...] | None, _text("Of absence: other columns of the table that count as well.")] = None
     reach: Annotated[float | None, _text("Of trend: the value whose coming is foretold; limits are seconds.")] = None
     together: Annotated[
-        TogetherChange | None, _text("When the things of one parent are one alert: {share, least, many}.")
+        TogetherChange | None, _text("When the things of one parent are one alert: {share, least, many, things}.")
     ] = None
     covers: Annotated[
         str | None, _text('Other alerts of the same "thing" or "node" go under this one.')

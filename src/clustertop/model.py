@@ -99,6 +99,8 @@ class LinkEvent:
     """The stage reached: name, tcp, login, channel, probe, frames."""
     reason: str = ""
     """One clear sentence, already cleaned."""
+    via: str = ""
+    """The jump hosts that the link goes through, without users; empty: none, or not known yet."""
 
 
 class Why:

@@ -105,7 +105,8 @@ def fleet_lines(snapshot: Snapshot) -> list[str]:
     """
     view = snapshot.view
     worst = {view.nodes[node].name: alert.severity for alert in reversed(snapshot.alerts) for node in alert.on}
-    rows = [_node_row(view, row, worst) for row in range(len(view.nodes))]
+    blind = view.blind()
+    rows = [_node_row(view, row, worst, blind=bool(blind[row])) for row in range(len(view.nodes))]
     head = ("node", "state", "GPUs", "util", "power", "hottest", "cpu", "mem", "load", "net rx", "net tx", "rdma rx",
             "rdma tx", "alerts")
     lines = table(head, rows)
@@ -204,7 +205,7 @@ def unread(snapshot: Snapshot) -> list[tuple[str, str]]:
     return out
 
 
-def _node_row(view: FleetView, row: int, worst: dict[str, Severity]) -> list[str]:
+def _node_row(view: FleetView, row: int, worst: dict[str, Severity], *, blind: bool) -> list[str]:
     nodes, gpus, ports = view["node"], view["gpu"], view["port"]
     present, known = nodes.value("gpus_present", row), nodes.value("gpus_known", row)
     mine, wires = gpus.rows_of(row), ports.rows_of(row)
@@ -221,20 +222,18 @@ def _node_row(view: FleetView, row: int, worst: dict[str, Severity]) -> list[str
         quantity(nodes.value("network_receive_bytes_per_second", row), "B/s"),
         quantity(nodes.value("network_transmit_bytes_per_second", row), "B/s"),
         _over(_moved(ports, "receive")[wires], np.sum, "B/s"), _over(_moved(ports, "transmit")[wires], np.sum, "B/s"),
-        _worst(view, row, worst),
+        _worst(view, row, worst, blind=blind),
     ]
 
 
-def _worst(view: FleetView, row: int, worst: dict[str, Severity]) -> str:
+def _worst(view: FleetView, row: int, worst: dict[str, Severity], *, blind: bool) -> str:
     severity = worst.get(view.nodes[row].name)
     if severity is not None:
         return SEVERITY_WORDS[severity]
     if released_words(view, row):
         return "released"
     # No alert says nothing about a node that cannot be read, and nothing of a group that is not fresh.
-    groups = view["group"]
-    old = groups.level[groups.rows_of(row)] == STALE
-    return "ok" if node_state(view, row) == UP and not old.any() else "unknown"
+    return "ok" if node_state(view, row) == UP and not blind else "unknown"
 
 
 def _moved(ports: TableView, way: str) -> NDArray[np.float64]:

@@ -20,7 +20,7 @@ import time
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 VERSION = 1
 FLUSH_SECONDS = 2.0
 """A crash loses no more than this."""
+_SAID = Annotated[list[str], msgspec.Meta(min_length=2, max_length=3)]
+"""Of a link: stage, reason, and the jump hosts where there are any."""
 MAX_LINE = 4 << 20
 MOST_SECONDS = 2.0**34
 """Past any clock, and still a date that can be written."""
@@ -161,7 +163,7 @@ class Recorder:
 
     def link(self, event: LinkEvent, wall: float) -> None:
         """A link changed."""
-        said = msgspec.json.encode([event.stage, event.reason])
+        said = msgspec.json.encode([event.stage, event.reason, *([event.via] if event.via else [])])
         self._write(b"L %d %b %b %d %b\n" % (event.node, _exact(event.at), _exact(wall), event.state, said))
 
     def tick(self, at: float, wall: float) -> None:
@@ -332,8 +334,9 @@ class Recording:
         if kind != b"L ":
             raise ValueError("no such step")
         state, said = rest.split(b" ", 1)
-        stage, reason = msgspec.json.decode(said, type=tuple[str, str])
-        event = LinkEvent(node, _time(at), LinkState(int(state)), clean(stage, 40), clean(reason))
+        stage, reason, *via = msgspec.json.decode(said, type=_SAID)
+        event = LinkEvent(node, _time(at), LinkState(int(state)), clean(stage, 40), clean(reason),
+                          clean("".join(via), 120))
         return Step(event.at, _time(wall), node, link=event)
 
     @contextlib.contextmanager

@@ -19,7 +19,8 @@ transition that comes of it, exactly. The readings travel as frames, as those of
     second = 10
     set.gpu.GPU-0 = { temp = 60 }
 
-A value is a number, a text, or ``"!why"`` for one that cannot be read.
+A value is a number, a text, ``"+3"`` for a count that grows by 3 each second from then on, or ``"!why"`` for one that
+cannot be read. What is behind a transition in brackets: ``(quiet)``, nobody has to be told.
 """
 
 from __future__ import annotations
@@ -87,6 +88,17 @@ class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"s
     """The node booted: its boot id from now on."""
     group: dict[str, dict[str, Value]] = {}
     """Group, then ``st`` (``ok``, ``error``, ``hung``, ``off``), ``e``, ``w``, ``ms``, ``iv``."""
+    still: tuple[str, ...] = ()
+    """Groups that are no longer read, though frames arrive."""
+    moving: tuple[str, ...] = ()
+    """Groups that are read again."""
+    clock: float | None = None
+    """The node's wall clock is so many seconds ahead of ours."""
+    ack: str = ""
+    """Somebody acknowledges this alert: rule and thing, as ``expect`` has them. Said before this second's readings."""
+    dismiss: str = ""
+    silence: dict[str, float] = {}
+    """Node, rack or thing, and for how many seconds."""
     restart: bool = False
     """The console is started again, with what it remembers."""
     paused: int = 0
@@ -104,10 +116,14 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nodes: str = "n1"
     racks: dict[str, str] = {}
     leaves: dict[str, str] = {}
+    jumps: dict[str, str] = {}
+    """Jump hosts, and the nodes that are reached through each."""
     have: dict[str, tuple[str, ...]] = {}
     """Devices of each node, by table."""
     names: dict[str, dict[str, dict[str, Value | list[str]]]] = {}
     """Attributes, by table and device."""
+    gpus: int | None = None
+    """How many GPUs the inventory expects on each node."""
     only: tuple[str, ...] = ()
     """The rules that hold; empty: all that ship."""
     rules: dict[str, Rule] = {}
@@ -165,11 +181,17 @@ class _Node:
     def __init__(self, made: Scenario) -> None:
         self.encoder = Encoder()
         self.silent = False
-        self.up = True
         self.facts: dict[str, Attr] = {"boot_id": "b1"}
         self.groups: dict[str, dict[str, Value]] = {}
         self.gone: set[str] = set()
         self.counts: dict[str, int] = {}
+        self.still: set[str] = set()
+        self.read_at: dict[str, float] = {}
+        self.link = LinkState.UP
+        self.via = ""
+        self.clock = 0.0
+        self.growing: dict[tuple[str, str, str], tuple[float, float, int]] = {}
+        """Table, device and column to value, growth each second, and since which second."""
         self.values: dict[str, dict[str, dict[str, Value]]] = {
             table: {key: dict(HEALTHY[table]) for key in keys} for table, keys in made.have.items()}
         self.values.setdefault("node", {"": dict(HEALTHY["node"])})
@@ -178,7 +200,14 @@ class _Node:
     def change(self, change: Change) -> None:
         for table, things in change.set_.items():
             for key, values in things.items():
-                self.values.setdefault(table, {}).setdefault(key, dict(HEALTHY[table])).update(values)
+                mine = self.values.setdefault(table, {}).setdefault(key, dict(HEALTHY[table]))
+                for column, value in values.items():
+                    base = self._now(table, key, column, mine.get(column, 0), change.second)
+                    self.growing.pop((table, key, column), None)
+                    if isinstance(value, str) and value.startswith("+"):
+                        start = float(base) if not isinstance(base, str) else 0.0
+                        self.growing[table, key, column] = (start, float(value), change.second)
+                    mine[column] = value
         self.gone |= set(change.gone)
         self.gone -= set(change.back)
         if change.silent is not None:
@@ -186,6 +215,15 @@ class _Node:
         if change.boot:
             self.facts = {"boot_id": change.boot}
         self.groups.update(change.group)
+        self.still |= set(change.still)
+        self.still -= set(change.moving)
+        if change.clock is not None:
+            self.clock = change.clock
+
+    def _now(self, table: str, key: str, column: str, value: Value, second: int) -> Value:
+        """What a column reads at *second*."""
+        grows = self.growing.get((table, key, column))
+        return value if grows is None else grows[0] + grows[1] * (second - grows[2])
 
     def frame(self, second: int, interval: float) -> bytes:
         """The node's frame of this second."""
@@ -196,20 +234,22 @@ class _Node:
             said = self.groups.get(name, {})
             group = groups.get(name)
             if group is None:
-                good = said.get("st", "ok") == "ok"
-                self.counts[name] = self.counts.get(name, 0) + good
-                group = groups[name] = Group(at, interval, {}, n=self.counts[name])
+                read = said.get("st", "ok") in {"ok", "error"} and name not in self.still
+                self.counts[name] = self.counts.get(name, 0) + read
+                self.read_at[name] = at if read else self.read_at.get(name, at)
+                group = groups[name] = Group(self.read_at[name], interval, {}, n=self.counts[name])
                 for key, value in said.items():
                     setattr(group, key, value)
             if said.get("st", "ok") == "ok":
-                group.tables[table] = self._table(table, things)
-        made = self.encoder.encode(groups, at, ZERO + second, {"cpu": 0.0, "rss": 2e7}, self.facts)
+                group.tables[table] = self._table(table, things, second)
+        made = self.encoder.encode(groups, at, ZERO + second + self.clock, {"cpu": 0.0, "rss": 2e7}, self.facts)
         return json.dumps(made).encode()
 
-    def _table(self, table: str, things: Mapping[str, Mapping[str, Value]]) -> Table:
+    def _table(self, table: str, things: Mapping[str, Mapping[str, Value]], second: int) -> Table:
         keys = [key for key in things if key not in self.gone]
         columns = list(dict.fromkeys(column for key in keys for column in things[key]))
-        cells = [_cell(things[key].get(column)) for column in columns for key in keys]
+        cells = [_cell(self._now(table, key, column, things[key][column], second) if column in things[key] else None)
+                 for column in columns for key in keys]
         attrs = self._names.get(table, {})
         return Table([(key, {**_usual(table, key), **attrs.get(key, {})}) for key in keys], columns, cells)
 
@@ -218,7 +258,7 @@ def _cell(value: Value | None) -> Cell:
     return Err(value[1:]) if isinstance(value, str) and value.startswith("!") else value
 
 
-def _usual(table: str, key: str) -> dict[str, Value]:
+def _usual(table: str, key: str) -> dict[str, Value | list[str]]:
     if table == "gpu":
         number = int("".join(char for char in key if char.isdigit()) or 0)
         return {"index": number, "name": "H100", "pci": f"00000000:{0x10 + number % 0xE0:02X}:00.0"}
@@ -236,8 +276,11 @@ def run(made: Scenario) -> Iterator[Transition]:
     if made.only:
         rules = {name: rules[name] for name in made.only}
     nodes = _nodes(made)
-    core, devices = _console(nodes, rules)
+    vias = {node: name for name, folded in made.jumps.items() for node in _names(folded)}
     states = [_Node(made) for _ in nodes]
+    for info, state in zip(nodes, states, strict=True):
+        state.via = vias.get(info.name, "")
+    core, devices = _console(nodes, rules, made, states, ZERO)
     numbers = {node.name: number for number, node in enumerate(nodes)}
     changes = sorted(made.at, key=lambda change: change.second)
     paused_until = -1
@@ -246,32 +289,48 @@ def run(made: Scenario) -> Iterator[Transition]:
         while changes and changes[0].second <= second:
             change = changes.pop(0)
             if change.restart:
-                state = devices.state()
-                core, devices = _console(nodes, rules)
-                devices.adopt(state.devices)
-                core.recall(state, now, now)
+                kept = devices.state()
+                core, devices = _console(nodes, rules, made, states, now)
+                devices.adopt(kept.devices)
+                core.recall(kept, now, now)
                 states = [_renewed(state) for state in states]
+            _by_hand(core, change)
             paused_until = max(paused_until, second + change.paused if change.paused else -1)
             for name in _names(change.node) if change.node else numbers:
                 number = numbers[name]
                 states[number].change(change)
                 if change.link:
-                    states[number].up = change.link == "up"
-                    core.on_link(LinkEvent(number, now, LinkState[change.link.upper()], "", change.reason), now)
+                    states[number].link = LinkState[change.link.upper()]
+                    core.on_link(
+                        LinkEvent(number, now, states[number].link, "", change.reason, states[number].via), now)
         if second < paused_until:
             continue
         for number, node in enumerate(states):
-            if node.up and not node.silent:
+            if node.link == LinkState.UP and not node.silent:
                 raw = node.frame(second, float(made.interval))
                 core.on_frame(number, now, now, decode(raw), raw)
         yield from core.tick(now, now)
         devices.learn(now)
 
 
-def _console(nodes: list[NodeInfo], rules: Mapping[str, Rule]) -> tuple[Core, Devices]:
-    core = Core(nodes, rules)
-    for number in range(len(nodes)):
-        core.on_link(LinkEvent(number, ZERO, LinkState.UP), ZERO)
+def _by_hand(core: Core, change: Change) -> None:
+    """What an operator does."""
+    for alert in core.snapshot.alerts if core.snapshot is not None else ():
+        name = f"{alert.rule} {alert.thing.id}"
+        if name == change.ack:
+            core.acknowledge(alert)
+        if name == change.dismiss:
+            core.dismiss(alert)
+    for where, seconds in change.silence.items():
+        core.silence(where, "*", seconds)
+
+
+def _console(
+    nodes: list[NodeInfo], rules: Mapping[str, Rule], made: Scenario, states: list[_Node], now: float,
+) -> tuple[Core, Devices]:
+    core = Core(nodes, rules, expect_gpus=lambda node: made.gpus)
+    for number, state in enumerate(states):
+        core.on_link(LinkEvent(number, now, state.link, via=state.via), now)
     return core, Devices(core)
 
 
@@ -283,4 +342,5 @@ def _renewed(node: _Node) -> _Node:
 
 def line(change: Transition) -> str:
     """A transition as ``expect`` has it: second, kind, rule, severity, thing."""
-    return f"{change.at - ZERO:g} {change.kind} {change.rule} {change.severity.name.lower()} {change.thing.id}"
+    quiet = " (quiet)" if change.quiet else ""
+    return f"{change.at - ZERO:g} {change.kind} {change.rule} {change.severity.name.lower()} {change.thing.id}{quiet}"

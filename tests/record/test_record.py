@@ -23,6 +23,7 @@ from clustertop.record import Recorder, Recording, RecordingError, Step
 from clustertop.replay import replay_core, transitions
 from clustertop.rules.spec import builtin
 from clustertop.settings import expect_gpus, expect_width
+from clustertop.text import clean
 from clustertop.wire.transport import PollSettings
 from nodes import Fleet, gpus, lost, ports, table
 
@@ -117,12 +118,12 @@ def test_the_inventory_comes_back_without_how_it_is_reached(tmp_path: Path) -> N
 def test_times_come_back_to_the_last_bit(tmp_path: Path) -> None:
     path = tmp_path / "times.ct"
     at, wall = 1234.1 + 1e-10, 1.7e9 + 1 / 3
-    event = LinkEvent(1, at, LinkState.AUTH_FAILED, "login", 'a "quoted" \u2028 reason')
+    event = LinkEvent(1, at, LinkState.AUTH_FAILED, "login", 'a "quoted" \u2028 reason', "b1,\x1b[31mb2")
     with Recorder(path, plan()) as tap:
         tap.tick(at, wall)
         tap.link(event, wall)
         tap.frame(2, at, wall, b'{"v":1, "not": "parsed"}')
-    kept = LinkEvent(1, at, LinkState.AUTH_FAILED, "login", 'a "quoted"  reason')
+    kept = LinkEvent(1, at, LinkState.AUTH_FAILED, "login", 'a "quoted"  reason', clean("b1,\x1b[31mb2"))
     assert list(Recording(path).steps()) == [
         Step(at, wall), Step(at, wall, 1, link=kept), Step(at, wall, 2, b'{"v":1, "not": "parsed"}')]
 

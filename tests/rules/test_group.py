@@ -9,8 +9,10 @@ import pytest
 
 from clustertop.model import LinkState, NodeInfo, Severity
 from clustertop.probe.frames import Err
+from clustertop.rules import messages
 from clustertop.rules.domains import Domains
-from nodes import Fleet, gpus, lost, ports
+from clustertop.rules.spec import builtin
+from nodes import Fleet, gpus, lost, ports, table
 
 
 def racks(count: int, size: int, leaf: int = 0) -> list[NodeInfo]:
@@ -337,3 +339,71 @@ def test_an_unknown_in_between_neither_ends_nor_doubles_a_group() -> None:
     assert [(alert.rule, alert.thing.id) for alert in room.alerts] == [
         ("gpu_temperature", "rack::r1"), ("gpu_no_data", "rack::r1")]
     assert [change.rule for change in room.seen if change.kind == "raised"] == ["gpu_temperature", "gpu_no_data"]
+
+
+class TestGroupsOfANode:
+    def test_several_stale_groups_of_a_node_are_one_line(self) -> None:
+        fleet = Fleet(racks(1, 4))
+        for _ in range(3):
+            fleet.now += 1.0
+            for number in range(4):
+                fleet.say(number, gpu=gpus({}), port=ports({}), node=table({"": {"ncpu": 4}}))
+            fleet.tick()
+        for _ in range(12):
+            fleet.now += 1.0
+            for number in range(4):
+                fleet.say(number, node=table({"": {"ncpu": 4}}), **({} if number == 2 else {
+                    "gpu": gpus({}), "port": ports({})}))
+            fleet.tick()
+        assert [(alert.rule, alert.thing.id, alert.members) for alert in fleet.alerts] == [
+            ("group_stale", "group:gpu003:*", ("gpu group", "rdma group"))]
+        assert len(fleet.inside()) == 2
+
+
+class TestOneParentOfAll:
+    """A config with one group, or one rack, for all nodes: its nodes are the fleet by another name."""
+
+    @pytest.mark.parametrize("place", [{"groups": ("all",)}, {"rack": "r1"}, {}])
+    def test_what_fails_here_and_there_is_one_line(self, place: dict[str, Any]) -> None:
+        room = Room([NodeInfo(f"n{number:03d}", **place) for number in range(80)])
+        room.tables = {number: {"gpu": gpus({"temp": 85})} for number in range(0, 80, 3)}
+        room.run(5)
+        assert [(alert.rule, len(alert.members)) for alert in room.alerts] == [("gpu_temperature", 27)]
+
+    def test_a_restart_here_waits_for_nobody_there(self) -> None:
+        nodes = [NodeInfo(f"n{number}", rack=f"r{number // 4}", groups=("all",)) for number in range(16)]
+        assert Domains(nodes).siblings(0) == frozenset(range(4))
+
+    @pytest.mark.parametrize("place", [{"groups": ("all",)}, {"rack": "r1"}])
+    def test_h6_everything_at_once_names_our_own_side(self, place: dict[str, Any]) -> None:
+        """H6 b)."""
+        room = Room([NodeInfo(f"n{number}", **place) for number in range(6)])
+        room.run(3)
+        room.lose(*range(6))
+        room.run(20)
+        assert len(room.alerts) == 1
+        assert "this machine's own network" in room.alerts[0].message
+
+
+class TestWork:
+    def test_a_storm_makes_one_message_not_one_a_row(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """2,000 groups go stale in one tick."""
+        made: list[str] = []
+        told_of = messages.firing
+        monkeypatch.setattr(messages, "firing", lambda name, *rest: made.append(name) or told_of(name, *rest))
+        nodes = [NodeInfo(f"n{number:03d}", rack=f"r{number // 32}", groups=("all",)) for number in range(667)]
+        fleet = Fleet(nodes, {"group_stale": builtin()["group_stale"]})
+        tables = {"gpu": gpus({}), "port": ports({}), "pcie": table({"0000:10:00.0": {"cur_width": 16}})}
+        fleet.now += 1.0
+        for number in range(667):
+            fleet.say(number, node=table({"": {"ncpu": 4}}), **tables)
+        fleet.tick()
+        for _ in range(9):
+            fleet.now += 1.0
+            for number in range(667):
+                fleet.say(number, node=table({"": {"ncpu": 4}}))
+            fleet.tick()
+        assert [(change.kind, change.members) for change in fleet.seen] == [("raised", 667)]
+        assert len(made) <= 1
+        assert len(fleet.inside()) == 3 * 667
+        assert fleet.core.engine.touched == 3 * 667

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from clustertop.cli import main
+from clustertop.rules.spec import builtin
 from clustertop.scenario import ScenarioError, line, load, run
 
 HERE = Path(__file__).parent
@@ -52,3 +53,34 @@ class TestCommand:
         error = capsys.readouterr().err
         assert said in error
         assert error.count("\n") == 1
+
+
+class TestAllRules:
+    def test_every_rule_is_raised_and_cleared_with_each_of_its_severities(self) -> None:
+        told = {tuple(text.split()[1:4]) for file in FILES for text in load(file).expect}
+        for name, rule in builtin().items():
+            mine = {(kind, severity) for kind, of, severity in told if of == name}
+            kinds = {kind for kind, _ in mine}
+            # An early sign may end as part of the fault that it became.
+            assert kinds & {"raised", "worsened"}, f"no scenario raises {name}"
+            assert "cleared" in kinds, f"no scenario clears {name}"
+            said = {severity for kind, severity in mine if kind in {"raised", "worsened", "eased"}}
+            assert {severity.name.lower() for severity, _ in rule.levels()} <= said, name
+
+    @pytest.mark.parametrize("what", ["restart = true", "boot = ", "paused = ", "silence = ", "ack = ", "dismiss = ",
+                                      "still = ", "silent = true", 'link = "unreachable"', "st = \"error\"",
+                                      "st = \"hung\"", '"!'])
+    def test_every_thing_that_happens_is_in_one_of_them(self, what: str) -> None:
+        assert any(what in file.read_text(encoding="utf-8") for file in FILES)
+
+    def test_they_are_commented_and_short(self) -> None:
+        for file in FILES:
+            assert len(load(file).about) > 20, file.name
+            assert len(file.read_text(encoding="utf-8").splitlines()) < 70, file.name
+
+
+def test_an_operator_can_read_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", "--events", str(HERE / "group_rack.toml")]) == 0
+    said = capsys.readouterr().out
+    assert "4 of 4 nodes unreachable: n[1-4]" in said
+    assert "rack r1" in said

@@ -155,6 +155,10 @@ def everything(moment: int) -> dict[str, dict[str, dict[str, Any]]]:
     return {name: {key: healthy(spec, row, moment) for row, key in enumerate(ATTRS[name])} for name, spec in SENT.items()}
 
 
+SINGLE = ("node", "screen")
+"""Tables of one row: a frame with more is none."""
+
+
 Spoilt = dict[tuple[int, str, str, str], Any]
 """Moment, table, row and raw column: what stands there."""
 
@@ -255,9 +259,11 @@ def test_whatever_a_node_says_of_its_things_nothing_breaks(attrs: list[dict[str,
     for moment in range(2):
         rows = everything(moment)
         fleet.now += 1
-        said = {name: {**{one: attrs[place % 3] for place, one in enumerate(ATTRS[name])}, key: attrs[0]} for name in SENT if name != "node"}
+        said = {name: {**{one: attrs[place % 3] for place, one in enumerate(ATTRS[name])}, key: attrs[0]}
+                for name in SENT if name not in SINGLE}
         tables = {name: cells({**rows[name], key: {}}, said[name]) for name in said}
-        assert fleet.send(0, fleet.frame(0, node=cells(rows["node"]), **tables)), fleet.core.bad_frames
+        tables |= {name: cells(rows[name]) for name in SINGLE}
+        assert fleet.send(0, fleet.frame(0, **tables)), fleet.core.bad_frames
         fleet.tick()
     assert fleet.core.snapshot is not None
     assert plain.fleet_lines(fleet.core.snapshot)

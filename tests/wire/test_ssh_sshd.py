@@ -415,6 +415,7 @@ async def test_host_alias_port_user_and_jump_from_the_ssh_configuration(server: 
         await asyncio.gather(*(transport.open() for transport in fleet))
         await until(lambda: all(one.payloads for one in got))
         assert len(jump.sessions()) == 1, "all nodes share the jump host's connection"
+        assert {transport.via for transport in fleet} == {"bastion"}
         await fleet[0].close()
         seen = len(got[1].payloads)
         await until(lambda: len(got[1].payloads) > seen)
@@ -440,6 +441,7 @@ async def test_jump_host_in_trouble_says_which(server: Sshd, tmp_path: Path) -> 
             failure = await opened.fails()
             assert failure.state is LinkState.UNREACHABLE
             assert words in failure.reason
+            assert opened.transport.via == {"gpu1": "bastion"}.get(name, name), "H6 b): the console knows by which way"
 
 
 async def test_bad_ssh_configuration_names_file_and_line(server: Sshd, tmp_path: Path) -> None:

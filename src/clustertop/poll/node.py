@@ -304,5 +304,6 @@ class NodeLink:
             self._trouble.set_result(LinkFailure(state, "frames", reason))
 
     def _emit(self, state: LinkState, stage: str = "", reason: str = "") -> None:
-        self._event = LinkEvent(self._index, self._now(), state, stage, clean(reason, REASON_LIMIT))
+        self._event = LinkEvent(
+            self._index, self._now(), state, stage, clean(reason, REASON_LIMIT), clean(self._transport.via, 120))
         self._sink.on_link(self._event)

@@ -9,10 +9,11 @@ import numpy as np
 from clustertop.signals.units import pci_key
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
+    from clustertop.rules.rowsets import RowSet
     from clustertop.rules.verdicts import Verdicts
     from clustertop.store.view import FleetView
 
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
 class Causes:
     """The order of causes at one moment."""
 
-    def __init__(self, verdicts: Mapping[str, Verdicts], view: FleetView, but: Collection[Verdict] = ()) -> None:
-        """Work it out, as if the verdicts *but* did not fire."""
+    def __init__(
+        self, verdicts: Mapping[str, Verdicts], view: FleetView, but: RowSet | None = None,
+        shared: Mapping[Verdict, Verdict] | None = None,
+    ) -> None:
+        """Work it out, as if the verdicts *but* did not fire; *shared*: early signs of what siblings have already."""
         self._verdicts, self._view = verdicts, view
         self._dead = np.zeros(len(view.nodes), np.bool_)
         self._of_node: dict[int, Verdict] = {}
@@ -37,28 +41,36 @@ class Causes:
             rule = state.rule
             if not (rule.covers or rule.follows):
                 continue
-            for row in state.firing.tolist():
-                if (name, row) not in but:
-                    self._enter(name, row)
+            rows = state.firing if but is None else but.without(name, state.firing)
+            if len(rows):
+                self._enter(name, rows)
+        for sign, cause in (shared or {}).items():
+            if sign not in self._followed and verdicts[sign[0]].level[sign[1]] and verdicts[cause[0]].level[cause[1]]:
+                self._followed[sign] = cause
+                self._early.add(sign[0])
 
-    def _enter(self, name: str, row: int) -> None:
+    def _enter(self, name: str, rows: Rows) -> None:
         rule = self._verdicts[name].rule
         if rule.covers == "node":
-            node = int(self._view[rule.table].node[row])
-            self._dead[node] = True
-            self._of_node[node] = (name, row)
+            nodes = self._view[rule.table].node[rows]
+            self._dead[nodes] = True
+            self._of_node.update((node, (name, row)) for node, row in zip(nodes.tolist(), rows.tolist(), strict=True))
         elif rule.covers == "thing":
-            for table, other in self._same(rule.table, row):
-                self._of_thing[table, other] = (name, row)
-                self._tables.add(table)
+            for row in rows.tolist():
+                for table, other in self._same(rule.table, row):
+                    self._of_thing[table, other] = (name, row)
+                    self._tables.add(table)
         for early in rule.follows:
             sign = self._verdicts.get(early)
-            if sign is None:
+            signs = np.empty(0, np.intp) if sign is None else sign.firing
+            if sign is None or not len(signs):
                 continue
-            for table, other in self._same(rule.table, row):
-                if table == sign.rule.table and other < len(sign.level) and sign.level[other]:
-                    self._followed[early, other] = (name, row)
-                    self._early.add(early)
+            # Only what has its early sign is looked at one by one.
+            for row in (np.intersect1d(rows, signs) if sign.rule.table == rule.table else rows).tolist():
+                for table, other in self._same(rule.table, row):
+                    if table == sign.rule.table and other < len(sign.level) and sign.level[other]:
+                        self._followed[early, other] = (name, row)
+                        self._early.add(early)
 
     def _same(self, table: str, row: int) -> Iterator[tuple[str, int]]:
         """The rows that stand for the same thing: a GPU is also a PCIe device."""

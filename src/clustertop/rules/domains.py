@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
     from clustertop.model import NodeInfo
 
-DomainKind = Literal["rack", "leaf", "group", "fleet"]
-_ORDER: dict[DomainKind, int] = {"rack": 0, "leaf": 1, "group": 2, "fleet": 3}
+DomainKind = Literal["rack", "leaf", "group", "jump", "fleet"]
+_ORDER: dict[DomainKind, int] = {"rack": 0, "leaf": 1, "group": 2, "jump": 3, "fleet": 4}
+_WORDS = {"jump": "jump host"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,9 @@ class Domain:
     @property
     def label(self) -> str:
         """What an operator calls it: ``rack r7``, ``rack r7, leaf l7``, ``fleet``."""
-        return "fleet" if self.kind == "fleet" else ", ".join((f"{self.kind} {self.name}", *self.also))
+        if self.kind == "fleet":
+            return "fleet"
+        return ", ".join((f"{_WORDS.get(self.kind, self.kind)} {self.name}", *self.also))
 
     @property
     def order(self) -> tuple[int, int, str]:
@@ -42,7 +45,9 @@ class Domain:
 class Domains:
     """The parents of an inventory's nodes."""
 
-    def __init__(self, nodes: Sequence[NodeInfo]) -> None:
+    def __init__(self, nodes: Sequence[NodeInfo], vias: Sequence[str] = ()) -> None:
+        """Find them; *vias*: per node the jump hosts it is reached through, where that is a parent too."""
+        self.nodes, self.vias = tuple(nodes), tuple(vias)
         members: dict[tuple[DomainKind, str], set[int]] = {}
         for number, node in enumerate(nodes):
             if node.rack:
@@ -52,6 +57,9 @@ class Domains:
             for group in node.groups:
                 if group not in {node.rack, node.leaf}:
                     members.setdefault(("group", group), set()).add(number)
+        for number, via in enumerate(vias):
+            if via:
+                members.setdefault(("jump", via), set()).add(number)
         if len(nodes) > 1:
             members["fleet", ""] = set(range(len(nodes)))
         same: dict[frozenset[int], list[tuple[DomainKind, str]]] = {}
@@ -59,12 +67,15 @@ class Domains:
             if len(numbers) > 1:
                 same.setdefault(frozenset(numbers), []).append(key)
         self.all: tuple[Domain, ...] = tuple(sorted((
-            Domain(kind, name, numbers, tuple(f"{other} {title}" for other, title in more if other != "fleet"))
+            Domain(kind, name, numbers,
+                   tuple(f"{_WORDS.get(other, other)} {title}" for other, title in more if other != "fleet"))
             for numbers, ((kind, name), *more) in same.items()
         ), key=lambda domain: domain.order))
+        self.whole = self.all[-1] if self.all else None
+        """The one that holds every node: the fleet, by the name of the rack, leaf or group that is all of it."""
         self.widest: tuple[Domain, ...] = tuple(sorted(self.all, key=lambda domain: (
-            domain.kind == "fleet", -len(domain.nodes), _ORDER[domain.kind], domain.name)))
-        """The largest first, but the fleet last."""
+            domain is self.whole, -len(domain.nodes), _ORDER[domain.kind], domain.name)))
+        """The largest first, but what holds every node last."""
         self._of: list[list[Domain]] = [[] for _ in nodes]
         for domain in self.all:
             for number in domain.nodes:
@@ -74,8 +85,8 @@ class Domains:
             self._matrix[position, list(domain.nodes)] = True
 
     def siblings(self, node: int) -> frozenset[int]:
-        """The nodes that share a parent with it: those of the fleet only where it has no other."""
-        mine = [domain for domain in self._of[node] if domain.kind != "fleet"] or self._of[node]
+        """The nodes that share a parent with it: those of the whole fleet only where it has no other."""
+        mine = [domain for domain in self._of[node] if domain is not self.whole] or self._of[node]
         return frozenset[int]().union(*(domain.nodes for domain in mine))
 
     def together(
@@ -110,8 +121,8 @@ class Domains:
             found.append((self.all[best], frozenset(np.flatnonzero(mine).tolist())))
             left &= ~mine
             usable[best] = False
-        if left.sum() >= many and self.all and self.all[-1].kind == "fleet":
-            fleet = self.all[-1]
+        fleet = self.whole
+        if fleet is not None and left.sum() >= many:
             before = next((mine for domain, mine in found if domain is fleet), frozenset())
             found = [entry for entry in found if entry[0] is not fleet]
             found.append((fleet, before | frozenset(np.flatnonzero(left).tolist())))

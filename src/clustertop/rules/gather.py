@@ -25,8 +25,14 @@ if TYPE_CHECKING:
 
 ROLLING = 2
 """So many nodes of one parent, one of them just back, are restarted one after another."""
+TOGETHER_SECONDS = 60.0
+"""An early sign so near in time to the same fault of its siblings is part of it."""
 PLURAL = {"gpu": "GPUs", "pcie": "PCIe devices", "port": "RDMA ports", "net": "interfaces", "group": "groups",
           "link": "interfaces", "disk": "file systems"}
+
+
+OF_THE_LINK = frozenset({"reachable", "frames_missed"})
+"""Columns of the node table that tell of the link to a node, not of the node."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -46,6 +52,8 @@ class Wanted:
     back: int
     """How many of its verdicts are over and only wait for their node to settle."""
     waits: bool
+    within: frozenset[int] = frozenset()
+    """Of a parent of nodes: all of its nodes, the healthy ones as well."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -54,10 +62,13 @@ class Wanted:
 
 
 def wanted(
-    verdicts: Mapping[str, Verdicts], lingering: Lingering, domains: Domains, causes: Causes, view: FleetView,
-    shown: Collection[tuple[str, str]],
+    verdicts: Mapping[str, Verdicts], lingering: Lingering, domains: Domains, ways: Domains, causes: Causes,
+    view: FleetView, shown: Collection[tuple[str, str]],
 ) -> dict[tuple[str, str], Wanted]:
-    """Every alert that should be shown at the moment of *view*, by its key; *shown*: those that are now."""
+    """Every alert that should be shown at the moment of *view*, by its key; *shown*: those that are now.
+
+    Jump hosts are parents (*ways*) only of what is about the link to a node.
+    """
     out: dict[tuple[str, str], Wanted] = {}
     for name, state in verdicts.items():
         over = lingering.get(name, {})
@@ -68,8 +79,30 @@ def wanted(
             continue
         rows = causes.free(name, rows)
         if len(rows):
-            for one in _Gathering(name, verdicts, over, domains, view, shown).parents(rows):
+            parents = ways if state.rule.metric in OF_THE_LINK else domains
+            for one in _Gathering(name, verdicts, over, parents, view, shown).parents(rows):
                 out[one.key] = one
+    return out
+
+
+def shared_signs(
+    verdicts: Mapping[str, Verdicts], goal: Iterable[Wanted], view: FleetView,
+) -> dict[tuple[str, int], tuple[str, int]]:
+    """Early signs on nodes whose siblings have the fault itself already: sign to one of the siblings' verdicts.
+
+    A rack is given up node by node: what is only silent yet is not another event.
+    """
+    out: dict[tuple[str, int], tuple[str, int]] = {}
+    for one in goal:
+        rule = verdicts[one.rule].rule
+        for early in rule.follows if one.within and rule.table == "node" else ():
+            sign = verdicts.get(early)
+            if sign is None or sign.rule.table != "node":
+                continue
+            rows = sign.firing
+            near = np.abs(sign.since[rows] - verdicts[one.rule].since[one.rows].min()) <= TOGETHER_SECONDS
+            rows = rows[near & np.isin(view["node"].node[rows], list(one.within))]
+            out.update(((early, row), (one.rule, int(one.rows[0]))) for row in rows.tolist())
     return out
 
 
@@ -123,13 +156,23 @@ class _Gathering:
                 yield self._of_domain(domain, mine, rows[np.isin(nodes, list(mine))], known)
                 left -= mine
         counts = np.bincount(table.node[: len(judged)][judged], minlength=len(known))
-        for node in sorted(left):
-            mine_rows = rows[nodes == node]
-            if len(mine_rows) >= together.least and len(mine_rows) > together.share * counts[node]:
+        alone = np.isin(nodes, list(left))
+        order = np.argsort(nodes[alone], kind="stable")
+        rows, nodes = rows[alone][order], nodes[alone][order]
+        for mine_rows in np.split(rows, np.flatnonzero(np.diff(nodes)) + 1) if len(rows) else ():
+            node = int(table.node[mine_rows[0]])
+            if self._one_line(len(mine_rows), int(counts[node])):
                 yield self._of_node(node, mine_rows, int(counts[node]))
             else:
                 for row in mine_rows.tolist():
                     yield self._of_thing(node, row)
+
+    def _one_line(self, failing: int, judged: int) -> bool:
+        """Whether so many things of one node, of so many, are one alert."""
+        together = self._rule.together
+        if together.things:
+            return failing >= together.things
+        return failing >= together.least and failing > together.share * judged
 
     def _rolling(self, nodes: Collection[int]) -> Iterator[tuple[Domain, frozenset[int]]]:
         """Parents whose nodes are restarted one after another: some are back and settle, others are away."""
@@ -144,12 +187,15 @@ class _Gathering:
                 yield domain, mine
                 left -= mine
 
-    def _make(self, thing: Thing, rows: Rows, scope: int, nodes: Iterable[int], size: int) -> Wanted:
+    def _make(
+        self, thing: Thing, rows: Rows, scope: int, nodes: Iterable[int], size: int,
+        within: frozenset[int] = frozenset(),
+    ) -> Wanted:
         level = int(self._state.level[rows].max(initial=0))
         back = int((self._state.level[rows] == 0).sum())
         numbers = frozenset(nodes)
         return Wanted(self._name, thing, Severity(level or Severity.INFO), rows, scope, numbers, size, back,
-                      self._waits(rows, numbers))
+                      self._waits(rows, numbers), within)
 
     def _waits(self, rows: Rows, nodes: frozenset[int]) -> bool:
         if not self._coming or self._view.at >= self._state.since[rows].min() + self._rule.gather_seconds:
@@ -159,7 +205,7 @@ class _Gathering:
     def _of_domain(self, domain: Domain, nodes: frozenset[int], rows: Rows, known: NDArray[np.bool_]) -> Wanted:
         size = int(known[list(domain.nodes)].sum()) if self._rule.table != "node" else len(domain.nodes)
         thing = Thing(domain.kind, "", domain.name, domain.label)
-        return self._make(thing, rows, 2, nodes, max(size, len(nodes)))
+        return self._make(thing, rows, 2, nodes, max(size, len(nodes)), domain.nodes)
 
     def _of_node(self, node: int, rows: Rows, size: int) -> Wanted:
         table = self._rule.table

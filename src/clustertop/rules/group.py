@@ -17,14 +17,15 @@ import numpy as np
 from clustertop.model import Alert, Severity, Thing, Transition
 from clustertop.rules import messages
 from clustertop.rules.causes import Causes
-from clustertop.rules.gather import Wanted, wanted
+from clustertop.rules.domains import Domains
+from clustertop.rules.gather import Wanted, shared_signs, wanted
+from clustertop.rules.rowsets import RowSet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from clustertop.rules.domains import Domains
     from clustertop.rules.spec import Rule
     from clustertop.rules.verdicts import Change, Verdicts
     from clustertop.store.view import FleetView
@@ -47,16 +48,36 @@ class _Live:
     """How many verdicts it held when it was last told of."""
 
 
+class _Homes:
+    """Which of the wanted alerts each verdict is in; worked out for a rule when it is first asked for."""
+
+    def __init__(self, goal: Mapping[Key, Wanted]) -> None:
+        self._goal = tuple(goal.values())
+        self._places: dict[str, NDArray[np.intp]] = {}
+
+    def of(self, rule: str, row: int) -> Wanted | None:
+        """The alert; None: it is in none."""
+        places = self._places.get(rule)
+        if places is None:
+            mine = [(place, one.rows) for place, one in enumerate(self._goal) if one.rule == rule]
+            places = np.full(max((int(rows.max(initial=-1)) for _, rows in mine), default=-1) + 1, -1, np.intp)
+            for place, rows in mine:
+                places[rows] = place
+            self._places[rule] = places
+        return self._goal[places[row]] if row < len(places) and places[row] >= 0 else None
+
+
 class Correlator:
     """Keeps the alerts of one fleet. Feed it views in order."""
 
     def __init__(self, verdicts: Mapping[str, Verdicts], domains: Domains) -> None:
         self._verdicts = verdicts
         self._rules: dict[str, Rule] = {name: state.rule for name, state in verdicts.items()}
-        self._domains = domains
+        self._domains = self._ways = domains
         self._live: dict[Key, _Live] = {}
         self._lingering: dict[str, dict[int, float]] = {}
-        self._told: set[tuple[str, int]] = set()
+        self._told = RowSet()
+        self._shared: dict[tuple[str, int], tuple[str, int]] = {}
         self._view: FleetView | None = None
         self.stale = False
         """Something was changed from outside: look again."""
@@ -74,7 +95,7 @@ class Correlator:
         if live is None:
             return []
         mine = {(alert.rule, row) for row in live.wanted.rows.tolist()}
-        causes = Causes(self._verdicts, view)
+        causes = Causes(self._verdicts, view, None, self._shared)
         found = set(mine)
         for name, state in self._verdicts.items():
             found.update((name, row) for row in state.firing.tolist() if causes.top(name, row) in mine)
@@ -98,12 +119,12 @@ class Correlator:
 
     def restored(self, rule: str, row: int) -> None:
         """A verdict of before a restart: it has been told."""
-        self._told.add((rule, row))
+        self._told.add(rule, np.array([row], np.intp))
         self.stale = True
 
     def dismissed(self, rule: str, rows: Rows) -> None:
         """These verdicts are no more, and would be news again."""
-        self._told.difference_update((rule, row) for row in rows.tolist())
+        self._told.discard(rule, rows)
         self.stale = True
 
     # -- what the engine feeds it --------------------------------------------------------------------------------
@@ -111,13 +132,15 @@ class Correlator:
     def update(self, view: FleetView, changes: Mapping[str, Change]) -> list[Transition]:
         """Take the verdicts as they stand; returns what changed for the operator."""
         self._view = view
+        if view.vias != self._ways.vias and any(view.vias):
+            self._ways = Domains(self._domains.nodes, view.vias)
         moved = self._linger(view, changes)
         if not (moved or changes or self.stale):
             return []
         for name, change in changes.items():
-            self._told.difference_update((name, row) for row in change.cleared)
+            self._told.discard(name, np.array(change.cleared, np.intp))
         causes, goal = self._plan(view)
-        home = {(name, row): one for one in goal.values() for name, row in _verdicts(one)}
+        home = _Homes(goal)
         out: list[Transition] = []
         heirs, folded = self._part(view, goal, home, causes, out)
         self.stale = False
@@ -135,14 +158,23 @@ class Correlator:
 
     def _plan(self, view: FleetView) -> tuple[Causes, dict[Key, Wanted]]:
         """What should be shown now. What still waits for its siblings is the cause of nothing."""
-        causes = Causes(self._verdicts, view)
-        goal = wanted(self._verdicts, self._lingering, self._domains, causes, view, self._live)
-        waiting = {verdict for key, one in goal.items() if one.waits and key not in self._live
-                   for verdict in _verdicts(one)}
+        self._shared = {}
+        causes, goal = self._goal(view, None)
+        waiting = RowSet()
+        for key, one in goal.items():
+            if one.waits and key not in self._live:
+                waiting.add(one.rule, one.rows)
         if waiting:
-            causes = Causes(self._verdicts, view, waiting)
-            goal = wanted(self._verdicts, self._lingering, self._domains, causes, view, self._live)
+            causes, goal = self._goal(view, waiting)
+        told = [one for key, one in goal.items() if not one.waits or key in self._live]
+        self._shared = shared_signs(self._verdicts, told, view)
+        if self._shared:
+            causes, goal = self._goal(view, waiting or None)
         return causes, goal
+
+    def _goal(self, view: FleetView, but: RowSet | None) -> tuple[Causes, dict[Key, Wanted]]:
+        causes = Causes(self._verdicts, view, but, self._shared)
+        return causes, wanted(self._verdicts, self._lingering, self._domains, self._ways, causes, view, self._live)
 
     def _linger(self, view: FleetView, changes: Mapping[str, Change]) -> bool:
         """What clears while its node settles stays until it has: a restart is one event, not an end and a beginning."""
@@ -151,9 +183,9 @@ class Correlator:
             if not (change.cleared and self._rules[name].gather_seconds):
                 continue
             until = view.settling_of(self._rules[name].table)
-            for row in change.cleared:
-                if until[row] > view.at and (name, row) in self._told:
-                    self._lingering.setdefault(name, {})[row] = float(until[row])
+            over = np.array(change.cleared, np.intp)
+            for row in over[(until[over] > view.at) & self._told.member(name, over)].tolist():
+                self._lingering.setdefault(name, {})[row] = float(until[row])
         for name, rows in self._lingering.items():
             level = self._verdicts[name].level
             for row in [row for row, end in rows.items() if end <= view.at or level[row]]:
@@ -162,7 +194,7 @@ class Correlator:
         return moved
 
     def _part(
-        self, view: FleetView, goal: dict[Key, Wanted], home: Mapping[tuple[str, int], Wanted], causes: Causes,
+        self, view: FleetView, goal: dict[Key, Wanted], home: _Homes, causes: Causes,
         out: list[Transition],
     ) -> tuple[dict[Key, _Live], list[tuple[_Live, Key]]]:
         """End the alerts that are no longer wanted.
@@ -199,11 +231,11 @@ class Correlator:
         return live.wanted.rule == into.rule or live.wanted.rule in self._rules[into.rule].follows
 
     def _where(
-        self, live: _Live, home: Mapping[tuple[str, int], Wanted], causes: Causes
+        self, live: _Live, home: _Homes, causes: Causes
     ) -> Wanted | None:
         """The alert under which what is left of *live* is now."""
         for row in self._standing(live).tolist():
-            found = home.get(causes.top(live.wanted.rule, row))
+            found = home.of(*causes.top(live.wanted.rule, row))
             if found is not None:
                 return found
         return None
@@ -211,9 +243,8 @@ class Correlator:
     def _standing(self, live: _Live) -> np.ndarray:
         """Its verdicts that still fire or linger."""
         name = live.wanted.rule
-        over = self._lingering.get(name, {})
         rows = live.wanted.rows
-        return rows[[bool(self._verdicts[name].level[row]) or row in over for row in rows.tolist()]]
+        return rows[(self._verdicts[name].level[rows] > 0) | np.isin(rows, list(self._lingering.get(name, ())))]
 
     def _passes(self, live: _Live, into: Wanted) -> bool:
         """Whether *live* becomes *into* or goes under it, and is not just a parent that falls apart."""
@@ -224,7 +255,6 @@ class Correlator:
 
     def _begin(self, view: FleetView, one: Wanted, heir: _Live | None, out: list[Transition]) -> None:
         state = self._verdicts[one.rule]
-        rows = one.rows.tolist()
         first = one.rows[int(np.argmin(state.since[one.rows]))]
         since, wall = float(state.since[first]), float(state.since_wall[first])
         if heir is not None:
@@ -234,10 +264,10 @@ class Correlator:
         else:
             name = f"{one.rule} {one.thing.id} {wall:.3f}"
             alert_id = hashlib.blake2s(name.encode(), digest_size=5).hexdigest()
-            kind = "remains" if any((one.rule, row) in self._told for row in rows) else "raised"
+            kind = "remains" if self._told.member(one.rule, one.rows).any() else "raised"
         alert = self._alert(view, one, alert_id, since, wall)
-        self._live[one.key] = _Live(one, alert, len(rows))
-        self._told.update((one.rule, row) for row in rows)
+        self._live[one.key] = _Live(one, alert, len(one.rows))
+        self._told.add(one.rule, one.rows)
         out.append(_transition(view, kind, alert))
 
     def _keep(self, view: FleetView, live: _Live, one: Wanted, out: list[Transition]) -> None:
@@ -246,7 +276,7 @@ class Correlator:
         live.wanted = one
         if same and one.severity == old.severity:
             return
-        self._told.update((one.rule, row) for row in one.rows.tolist())
+        self._told.add(one.rule, one.rows)
         live.alert = self._alert(view, one, old.id, old.since, old.since_wall)
         count = len(one.rows)
         if one.severity > old.severity:
@@ -292,10 +322,6 @@ class Correlator:
             row, messages.firing(name, rule, view, row, value), value, limit, rule.unit(table.spec),
             float(state.since[row]), float(state.since_wall[row]), messages.members(name, view, row), rule.hint,
             alert_id, (node,))
-
-
-def _verdicts(one: Wanted) -> list[tuple[str, int]]:
-    return [(one.rule, row) for row in one.rows.tolist()]
 
 
 def _transition(view: FleetView, kind: str, alert: Alert, into: str = "") -> Transition:

@@ -74,8 +74,13 @@ def many(state: Verdicts, view: FleetView, one: Wanted) -> str:
         if reasons:
             reason, often = reasons.most_common(1)[0]
             text += f" ({reason}{f'; {often} of them' if often < len(one.nodes) else ''})"
-        if one.thing.table == "fleet" and len(one.nodes) == one.size:
-            text += "; everything at once: look at this machine's own network and the jump host first"
+        vias = {view.vias[node] for node in one.nodes}
+        jump = "".join(vias) if len(vias) == 1 else ""
+        if len(one.nodes) == len(view.nodes):
+            where = f"jump host {jump}" if jump else "jump host"
+            text += f"; everything at once: look at this machine's own network and the {where} first"
+        elif jump and one.thing.table == "jump":
+            text += f"; all are reached through jump host {jump}: look at it first"
     return text
 
 
@@ -249,8 +254,10 @@ def _awake_only_with_us(view: FleetView, row: int) -> tuple[str, ...]:
 def _gpu_persistence(view: FleetView, row: int) -> str:
     group = view["group"].row_of(int(view["gpu"].node[row]), "gpu")
     cost = None if group is None else view["group"].value("reading_seconds", group)
-    count = len(_awake_only_with_us(view, row))
-    return (f"persistence mode off on {count} GPU{'s' if count != 1 else ''}; "
+    off = _awake_only_with_us(view, row)
+    # The line stands at the node's first GPU; where that is none of them it says which are.
+    which = "" if view["gpu"].labels[row] in off else f" ({', '.join(off)})"
+    return (f"persistence mode off on {len(off)} GPU{'s' if len(off) != 1 else ''}{which}; "
             f"the last reading took {quantity(cost, 's')}")
 
 

@@ -132,6 +132,8 @@ def _durations(rule: Rule) -> Iterator[Problem]:
     for key, count in polls:
         if not 1 <= count <= 100_000:
             yield key, f"must be from 1 to 100000, not {count}"
+    if not 0 <= rule.together.things <= 100_000:
+        yield ("together", "things"), f"must be from 0 to 100000, not {rule.together.things}"
     if not 0 <= rule.together.share <= 1:
         yield ("together", "share"), f"must be from 0 to 1, the share of what is judged, not {rule.together.share:g}"
 

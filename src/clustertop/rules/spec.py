@@ -50,6 +50,8 @@ class Together(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """At least so many."""
     many: int = 20
     """So many nodes that no smaller parent accounts for are one alert of the fleet."""
+    things: int = 0
+    """So many things of one node are one alert, whatever their share; 0: *share* and *least* hold for them as well."""
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

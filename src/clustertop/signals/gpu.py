@@ -159,7 +159,7 @@ METRICS = (
     Metric("xid_level", "", "how bad that is: 1 the job's own, 2 fabric or driver, 3 hardware", kind="derived",
            words={xid.NONE: "none", xid.INFO: "info", xid.WARNING: "warning", xid.CRITICAL: "critical"}),
     Metric("nvlink_links_missing", "", "NVLinks fewer than the best GPU of the node has up", kind="derived"),
-    Metric("persistence_off_gpus", "", "GPUs of the node without persistence mode, on the first of them",
+    Metric("persistence_off_gpus", "", "GPUs of the node without persistence mode, on its first GPU",
            kind="derived"),
     Metric("bar1_ratio", "ratio", "BAR1 size over framebuffer size; below 1 Resizable BAR is off", kind="derived"),
     Metric("memory_unclaimed_bytes", "B", "memory in use that no process holds, while processes are listed",
@@ -298,11 +298,17 @@ def _links_missing(node: NDArray[np.int32], up: NDArray[np.float64]) -> NDArray[
 
 
 def _first_of_node(node: NDArray[np.int32], mode: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Number of GPUs of the node whose mode is off, on the first of them; 0 on the others: one alert a node."""
-    rows = np.flatnonzero(mode == 0)
-    out = np.where(np.isnan(mode), np.nan, 0.0)
-    _, first, count = np.unique(node[rows], return_index=True, return_counts=True)
-    out[rows[first]] = count
+    """Number of GPUs of the node whose mode is off, on the node's first GPU; 0 on the others: one alert a node.
+
+    It stays in its place whatever single GPUs say. Where none is off and some do not tell it is unknown.
+    """
+    out = np.zeros(len(node))
+    nodes, first = np.unique(node, return_index=True)
+    size = int(node.max(initial=-1)) + 1
+    off = np.bincount(node[mode == 0], minlength=size)[nodes].astype(float)
+    silent = np.bincount(node[np.isnan(mode)], minlength=size)[nodes]
+    out[first] = np.where((off == 0) & (silent > 0), np.nan, off)
+    out[np.isnan(mode) & (out == 0)] = np.nan
     return out
 
 

@@ -40,8 +40,8 @@ def lookup(text: str) -> float:
 TABLE = table("screen", "screen", "screening facts", (
     Metric("name_lookup_seconds", "s", "looking up the node's own host name took so long, or has so far", "dns_seconds",
            hi=1e6, source=_NAME, label="dns"),
-    Metric("name_lookup", "", "what looking up the node's own host name gave", "dns", "state", hi=float(FAILS), parse=lookup,
-           words={RESOLVES: "resolves", NO_ANSWER: "no answer yet", FAILS: "fails"}, source=_NAME),
+    Metric("name_lookup", "", "what looking up the node's own host name gave", "dns", "state", hi=float(FAILS),
+           parse=lookup, words={RESOLVES: "resolves", NO_ANSWER: "no answer yet", FAILS: "fails"}, source=_NAME),
     Metric("somaxconn", "", "net.core.somaxconn", "somaxconn", lo=1.0, hi=2.0**32, source=_SYSCTL),
     Metric("slow_start_after_idle", "", "net.ipv4.tcp_slow_start_after_idle", "slow_start_after_idle", hi=1.0,
            words={0: "off", 1: "on"}, source=_SYSCTL),

@@ -41,6 +41,8 @@ SETTLE_SECONDS = 300.0
 """After a boot: links train, services start, counters begin again."""
 RELOAD_SECONDS = 60.0
 """After the GPU driver was away."""
+RELOAD_AGAIN_SECONDS = 600.0
+"""Within this time of one reload there is no other: readings that fail now and then must not keep a node settling."""
 BACK_SECONDS = 1.0
 """A node's own clock that goes back by more than this began anew."""
 LISTS = frozenset({"path", "mig_layout", "jobs", "netdevs", "members", "addresses", "monitors"})
@@ -75,11 +77,12 @@ class _Node:
     """What is known of one node beside its columns; gathered into columns once a tick."""
 
     __slots__ = ("boot", "cpu_ratio", "facts", "frame_at", "frames", "group_rows", "interval", "memory", "numbers",
-                 "nvml", "offset", "probe_cpu", "processes", "reach", "reason", "released", "state", "time", "told")
+                 "nvml", "offset", "probe_cpu", "processes", "reach", "reason", "released", "state", "time", "told",
+                 "via")
 
     def __init__(self) -> None:
         self.state = LinkState.WAITING
-        self.reason = ""
+        self.reason = self.via = ""
         self.reach = self.offset = self.interval = self.cpu_ratio = self.memory = self.nvml = float("nan")
         self.frame_at = self.time = float("-inf")
         self.frames = 0
@@ -153,7 +156,7 @@ class Store:
     def link(self, event: LinkEvent) -> None:
         """Take a change of a node's link."""
         node = self._nodes[event.node]
-        node.state, node.reason = event.state, event.reason
+        node.state, node.reason, node.via = event.state, event.reason, event.via or node.via
         if event.state in _DOWN:
             node.reach = 0.0
         self.generation += 1
@@ -309,7 +312,9 @@ class Store:
         if told == before:
             return
         if name == "gpu" and part.st == "ok" and before is not None and before[0] in _AWAY:
-            self._reload[number] = node.frame_at + RELOAD_SECONDS
+            again = self._reload[number] - RELOAD_SECONDS + RELOAD_AGAIN_SECONDS
+            if before[0] == "released" or node.frame_at >= again:
+                self._reload[number] = node.frame_at + RELOAD_SECONDS
         node.told[name] = told
         state = host.GROUP_STATES.get(part.st, host.ERROR)
         said = clean(part.w if state == host.HUNG else part.e, 160)
@@ -407,7 +412,8 @@ class Store:
         return FleetView(
             self.generation, now, wall, self.nodes,
             {name: table.view(now, _KEEP.get(name, ()), self._freshness) for name, table in self.tables.items()},
-            tuple(node.facts for node in self._nodes), tuple(node.reason for node in self._nodes), self.history,
+            tuple(node.facts for node in self._nodes), tuple(node.reason for node in self._nodes),
+            tuple(node.via for node in self._nodes), self.history,
             {"": self._settle.copy(), "gpu": np.fmax(self._settle, self._reload)},
             self._paths.drops, self._jobs.of(listed), tuple(listed),
         )

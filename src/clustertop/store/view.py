@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clustertop.model import Why, reason
+from clustertop.signals import host
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -111,6 +112,8 @@ class FleetView:
     """Per node: host name, kernel, boot id, driver ... as its last full frame said."""
     link_reasons: tuple[str, ...]
     """Per node: why the link is as it is; empty when it is up."""
+    vias: tuple[str, ...]
+    """Per node: the jump hosts that its link goes through; empty: none, or not known yet."""
     history: History
     settling: Mapping[str, NDArray[np.float64]]
     """By probe group: [nodes] until when (our monotonic clock) it settles after a boot or a reload; past: it does not.
@@ -130,6 +133,19 @@ class FleetView:
                 mine = np.array([key == group for key in table.keys], np.bool_)
                 until[mine] = nodes[table.node[mine]]
         return until
+
+    def blind_groups(self) -> NDArray[np.bool_]:
+        """[rows of the group table] what is old, hangs, failed or was not read yet: no alert of it is no good news."""
+        groups = self.tables["group"]
+        good = np.isin(groups.col("group_state"), (host.OK, host.OFF, host.RELEASED)) & (groups.level != STALE)
+        out: NDArray[np.bool_] = ~good
+        return out
+
+    def blind(self) -> NDArray[np.bool_]:
+        """[nodes] whether one of its groups is so: such a node is not fine, whatever fires."""
+        out = np.zeros(len(self.nodes), np.bool_)
+        out[self.tables["group"].node[self.blind_groups()]] = True
+        return out
 
     def __getitem__(self, table: str) -> TableView:
         return self.tables[table]

@@ -13,6 +13,7 @@ from clustertop.jobs import job_lines
 from clustertop.model import LinkState, Severity, Why
 from clustertop.quantity import duration
 from clustertop.signals import gpu as gpus
+from clustertop.signals import host
 from clustertop.store.view import STALE
 
 if TYPE_CHECKING:
@@ -147,12 +148,13 @@ class Picture:
     @cached_property
     def state(self) -> NDArray[np.int8]:
         """Per node: its severity, or UNKNOWN, SILENT or DOWN, where no verdict counts."""
-        out = np.zeros(len(self.view.nodes), np.int8)
+        # A node is fine only if every group of its probe is fresh.
+        out = np.where(self.view.blind(), UNKNOWN, OK).astype(np.int8)
         for node, alerts in self.alerts_of.items():
             out[node] = max(alert.severity for alert in alerts)
         link = np.nan_to_num(self.view["node"].col("link_state")).astype(np.int8)
         age = self.view["node"].col("frame_age_seconds")
-        out[(out < WARNING) & ~np.isnan(self.released)] = RELEASED
+        out[(RANK[out] < RANK[RELEASED]) & ~np.isnan(self.released)] = RELEASED
         with np.errstate(invalid="ignore"):
             out[age > SILENT_SECONDS] = SILENT
         out[(link != LinkState.UP) | np.isnan(age)] = UNKNOWN
@@ -179,7 +181,14 @@ class Picture:
         if state == SILENT:
             return f"stale {duration(float(self.view['node'].col('frame_age_seconds')[node]))}"
         link = self.link[node]
-        return "no reading" if link == LinkState.UP else _SHORT.get(link, "unknown")
+        if link != LinkState.UP:
+            return _SHORT.get(link, "unknown")
+        groups = self.view["group"]
+        for row in np.flatnonzero(self.view.blind_groups() & (groups.node == node)).tolist():
+            said = groups.value("group_state", row)
+            word = "stale" if said is None or int(said) == host.OK else host.GROUP_WORDS[int(said)]
+            return f"{groups.keys[row]} {word}"
+        return "no reading"
 
     # -- the filter ----------------------------------------------------------------------------------------------
 

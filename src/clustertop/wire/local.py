@@ -44,6 +44,7 @@ class LocalTransport:
             candidates = (shlex.quote(sys.executable), *bundle.CANDIDATES)
         self._candidates = tuple(candidates)
         self.more: Mapping[str, object] = {}
+        self.via = ""
         self._run: _Run | None = None
 
     async def open(self) -> None:

@@ -101,6 +101,8 @@ class Transport(Protocol):
 
     more: Mapping[str, object]
     """What the next probe is told beside the settings: ``per_poll``, ``released``."""
+    via: str
+    """The jump hosts on the way, without users; empty: none, or not known yet."""
 
     async def open(self) -> None:
         """Start a probe and return once it is ready.

@@ -55,6 +55,7 @@ class SshTransport:
         self._channel: asyncssh.SSHClientChannel[bytes] | None = None
         self._talk: Talk | None = None
         self.more: Mapping[str, object] = {}
+        self.via = ""
         self._slow = False
 
     async def open(self) -> None:
@@ -80,6 +81,8 @@ class SshTransport:
             except LinkFailure as failure:
                 self._slow = failure.reason.startswith("connect timeout")
                 raise
+            finally:
+                self.via = self._dialer.via(node.target, node.user, node.port)
             self._slow = False
         else:
             turn()

@@ -78,6 +78,7 @@ class Dialer:
         self._lookup = Lookup()
         self._known = KnownHosts()
         self._jumps: dict[str, _Jump] = {}
+        self._vias: dict[tuple[str, str, int], str] = {}
 
     async def dial(
         self,
@@ -110,12 +111,18 @@ class Dialer:
             raise LinkFailure(
                 LinkState.UNREACHABLE, "name", "the ssh configuration took too long to evaluate (Match exec?)"
             ) from None
-        if route.jump and route.jump != "none":
+        through = "" if route.jump == "none" else route.jump
+        self._vias[target, user, port] = ",".join(hop.rpartition("@")[2] for hop in through.split(","))
+        if through:
             return await self._through_jump(route, started, slow, chain)
         async with self._gate.host(route.address, slow=slow):
             if started is not None:
                 started()
             return await self._direct(route, slow)
+
+    def via(self, target: str, user: str = "", port: int = 0) -> str:
+        """The jump hosts by which *target* was last dialled, without users; empty: none, or it was not dialled yet."""
+        return self._vias.get((target, user, port), "")
 
     async def _direct(self, route: Route, slow: bool) -> tuple[asyncssh.SSHClientConnection, Owner]:
         if route.own_connect:

@@ -56,7 +56,8 @@ _BY_ID = re.compile(r"AER: .{0,60}\breceived: id=")
 _HIDDEN = re.compile(r"aer_ratelimit: \d+ callbacks suppressed")
 _MATTERS = re.compile(
     r"AER: |PCIe Bus Error: |\[ ?\d{1,2}\] [A-Z]|DPC: |pciehp: .*(?:Link Down|[Nn]ot present|Power fault|fail)"
-    r"|insufficient power|power capability|Port module event|ACCESS_REG|[Hh]ealth|synd 0x|[Hh]igh temperature"
+    r"|insufficient power|power capability|Port module event|ACCESS_REG|[Hh]igh temperature"
+    r"|health compromised|Health issue|health recovery|bad device|synd 0x"
     r"|Fatal error|fatal error|mlx5_error_sw_reset|[Tt]imeout|timed out|Link down|Link is Down|limited by"
     r"|controller is down|reset controller|Removing after probe|not ready|inaccessible|retrain|FLR|I/O error"
     r"|critical \w+ error|error state"

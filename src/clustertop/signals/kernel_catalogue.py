@@ -145,6 +145,8 @@ KINDS: tuple[Kind, ...] = (
          _FIRMWARE, HEALTH_DOC, _MLX5),
     Kind("card_reset", r"mlx5_error_sw_reset:\d+:\(pid -?\d+\): start", WARNING, "hardware",
          "the driver resets the card after a fault", _CARD, HEALTH_DOC, _MLX5),
+    Kind("card_reset_over", r"mlx5_error_sw_reset:\d+:\(pid -?\d+\): end", NONE, "hardware",
+         "the driver has reset the card", "", HEALTH_DOC, _MLX5),
     Kind("register_refused", _FUNCTION + r"ACCESS_REG(?:\(0x[0-9a-f]+\))?(?: op_mod\(0x[0-9a-f]+\))? failed", INFO,
          "driver", "the firmware refused a register, often to a monitor that asks for what the card lacks",
          "look which tool on the node reads modules or registers", COMMAND_DOC, _MLX5),

@@ -199,8 +199,8 @@ def test_one_reader_serves_xids_and_devices(
     values = run.until(lambda values: "gpu" in values.rows and "pcie" in values.rows)
     assert values.facts["xid"] == "kernel log"
     assert values.facts["kernel_log"] == "read"
-    opened = [os.readlink(link) for link in Path(f"/proc/{run.process.pid}/fd").iterdir()]
-    assert opened.count(str(node.root / "dev/kmsg")) == 1
+    opened = [link.readlink() for link in Path(f"/proc/{run.process.pid}/fd").iterdir()]
+    assert opened.count(node.root / "dev/kmsg") == 1
     kernel.say("NVRM: Xid (PCI:0000:17:00): 31, pid=1, name=x, MMU Fault", DOWN.format(NIC, 4))
     values = run.until(lambda values: values.cell("pcie", NIC, "klog_count") == 1
                        and values.cell("gpu", "GPU-5eed0000-0000-4000-8000-000000000000", "xid") == 31)

@@ -136,8 +136,9 @@ def test_corrected_errors_are_told_of_before_the_fatal_one() -> None:
         ("raised", "pcie_kernel_message"), ("worsened", "pcie_fatal")]
     assert [alert.rule for alert in watched.core.snapshot.alerts] == ["pcie_fatal"]
     view = watched.core.snapshot.view["pcie"]
-    assert np.flatnonzero(view.col("kernel_message_level") == 3).tolist() == [
-        watched.cluster.nodes[0].machine.gpu_pcie[watched.cluster.faults[0].device]]
+    machine = watched.cluster.nodes[0].machine
+    assert [view.keys[row] for row in np.flatnonzero(view.col("kernel_message_level") == 3)] == [
+        machine.pcie_rows[machine.gpu_pcie[watched.cluster.faults[0].device]][0]]
 
 
 def test_a_port_that_was_never_used_is_no_fault_and_neither_is_old_firmware() -> None:

@@ -190,7 +190,8 @@ class Node:
         lines = [(1, text) for text in reversed(_FATAL) if fatal] + [(count, text) for text in reversed(_CORRECTED)]
         said = "\n".join(f"{often}x {text.format(gpu=gpu, port=f'pcieport {path[-1]}')}".replace("received: nvidia ",
                          "received: ") for often, text in lines)  # fmt: skip
-        told: tuple[Cell, ...] = (sum(often for often, _ in lines), round(machine.boot_seconds + self._simulator.seconds, 1), said)
+        at = round(machine.boot_seconds + self._simulator.seconds, 1)
+        told: tuple[Cell, ...] = (sum(often for often, _ in lines), at, said)
         for column, cell in enumerate(told):
             cells[(_LOG + column) * rows + row] = cell
 

@@ -207,3 +207,20 @@ def test_one_reader_serves_xids_and_devices(
     assert values.cell("pcie", NIC, "klog") == f"=1x {DOWN.format(NIC, 4)}"
     run.request(do="stop")
     assert run.wait() == 0
+
+
+@pytest.mark.cc
+def test_an_xid_that_the_driver_tells_of_is_not_counted_again_from_the_log(
+    start: Callable[..., Run], library: Path, tmp_path: Path, node: trees.NodeTree, kernel: Kernel
+) -> None:
+    scenario = Scenario(tmp_path / "scenario", "count 8")
+    run = start(env=scenario.env(), nvml=str(library), root=str(node.root))
+    values = run.until(lambda values: "gpu" in values.rows and "pcie" in values.rows)
+    assert values.facts["xid"] == "NVML events"
+    scenario.add("event 0 48")
+    kernel.say("NVRM: Xid (PCI:0000:17:00): 48, pid=1, name=x, DBE", DOWN.format(NIC, 4))
+    values = run.until(lambda values: values.cell("pcie", NIC, "klog_count") == 1
+                       and values.cell("gpu", "GPU-5eed0000-0000-4000-8000-000000000000", "xid") == 48)
+    number = values.frame.g["gpu"].n if values.frame is not None else 0
+    values = run.until(lambda values: values.frame is not None and values.frame.g["gpu"].n > number + 5)
+    assert values.cell("gpu", "GPU-5eed0000-0000-4000-8000-000000000000", "xid_count") == 1

@@ -83,6 +83,7 @@ class Watched:
         ("x8@gpu002", "pcie_width", "GPU", 6),
         ("x8-switch@gpu002", "pcie_width", ":00.0", 10),
         ("hot-x8@gpu002", "gpu_temperature", "GPU", 40),
+        ("aer@gpu002", "pcie_kernel_message", "GPU", 16),
         ("rdma-errors@gpu002", "rdma_soft_errors", "mlx5_", 8),
         ("port-flap@gpu002", "rdma_port_down", "mlx5_", 6),
         ("gpu-lost@gpu002", "gpu_missing", "GPU", 6),
@@ -125,6 +126,22 @@ def test_a_link_that_got_too_hot_drops_after_the_heat_and_the_errors() -> None:
     assert trace.temperature_celsius[before & (trace.seconds > -6)].max() > 80
     assert trace.temperature_celsius[before & (trace.seconds < -34)].min() < 75
     assert trace.aer_per_second[before & (trace.seconds > -6)].min() > 0
+
+
+def test_corrected_errors_are_told_of_before_the_fatal_one() -> None:
+    watched = Watched(1, ["aer:2"])
+    found = watched.until("pcie_kernel_message", 20)
+    assert "corrected PCIe error: BadTLP" in found.message
+    for _ in range(45):
+        watched.second()
+    assert watched.core.snapshot is not None
+    assert [(one.kind, one.rule) for one in watched.seen] == [
+        ("raised", "pcie_kernel_message"), ("worsened", "pcie_fatal")]
+    assert [alert.rule for alert in watched.core.snapshot.alerts] == ["pcie_fatal"]
+    view = watched.core.snapshot.view["pcie"]
+    machine = watched.cluster.nodes[0].machine
+    assert [view.keys[row] for row in np.flatnonzero(view.col("kernel_message_level") == 3)] == [
+        machine.pcie_rows[machine.gpu_pcie[watched.cluster.faults[0].device]][0]]
 
 
 def test_a_port_that_was_never_used_is_no_fault_and_neither_is_old_firmware() -> None:

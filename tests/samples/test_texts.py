@@ -2,7 +2,7 @@
 
 lspci, ibstatus and ``rdma statistic`` print what stands in /sys. Each such sample is laid out here as the /sys that it
 was printed from, and then read and judged by the product: every right reading of the notes is one row. Kernel logs are
-read for Xids. What is left is named in ``UNREAD``, with the reason.
+read for Xids and for what drivers say of their devices. What is left is named in ``UNREAD``, with the reason.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from clustertop.probe import xid
+from clustertop.probe import kmsg, xid
+from clustertop.signals import kernel_log
 from samples.lab import Lab
 from trees import NodeTree
 
@@ -36,9 +37,6 @@ UNREAD = {
     "rdma/recreated/mlnx_qos.txt": "needs the vendor's tool; PFC shows in the pause counters by priority",
     "rdma/recreated/mlxlink-cm.txt": "needs root and the vendor's tool; its queries take the port's register lock",
     "rdma/recreated/show_gids.txt": "a listing of addresses, nothing to watch",
-    "logs/recreated/aer-three-kernel-generations.log": "the counters aer_dev_* say the same by device and kind (Linux 4.19)",
-    "logs/recreated/mlx5-health-and-link.log": "a port that is down or flaps is told by its state; health words have no column",
-    "logs/dmesg/mlx5-events.txt": "slot power, cables and module heat in the kernel's words have no column; looked at for Xids",
     "logs/nccl/": "job logs are a source of their own",
     "logs/recreated/nccl-2.2x-init-timings.log": "job logs are a source of their own",
 }
@@ -309,3 +307,95 @@ def test_nvlink_faults_of_a_rack_scale_node(slot: str) -> None:
     assert codes
     assert codes <= {144, 145, 149}
     assert (149 in codes) is (slot != "0000:04:00")
+
+
+def meanings(name: str) -> list[kernel_log.Message]:
+    return kernel_log.messages((SHARED / "logs" / name).read_text(errors="replace").splitlines())
+
+
+INFO, WARNING, CRITICAL = 1, 2, 3
+SAID = [
+    ("dmesg/xid-119-gsp-timeout.T.log", [("0000:9b:00", "xid", CRITICAL)] * 5),
+    ("dmesg/xid-13-iso.decode.log", [("0000:38:00", "xid", INFO)] * 17),
+    ("dmesg/kmsg-raw-nvswitch.log", []),
+    ("journal/azure-auditd-noise.log", []),
+    ("dmesg/pstore-panic.log", [("0000:41:00.1", "bandwidth", 0), ("0000:41:00.1", "cable_out", INFO),
+                                ("0000:41:00.0", "link_up", 0), ("", "panic", CRITICAL)]),
+    ("recreated/aer-three-kernel-generations.log", [
+        ("0000:64:02.0", "aer_corrected", INFO), ("0000:81:00.0", "aer_corrected", INFO),
+        ("0000:17:00.0", "aer_many", WARNING), ("0000:17:00.0", "aer_fatal", CRITICAL)]),
+    ("recreated/mlx5-health-and-link.log", [
+        ("0000:5e:00.0", "firmware_dead", CRITICAL), ("0000:5e:00.0", "firmware_error", CRITICAL),
+        ("0000:5e:00.0", "firmware_syndrome", CRITICAL), ("0000:5e:00.0", "card_reset", WARNING),
+        ("0000:5e:00.0", "link_down", INFO), ("0000:5e:00.0", "link_up", 0), ("0000:5e:00.0", "cable_out", INFO),
+        ("0000:5e:00.0", "card_hot", WARNING), ("0000:81:00.0", "link_down", INFO)]),
+]
+
+
+@needs_samples
+@pytest.mark.parametrize(("name", "expected"), SAID, ids=[name for name, _ in SAID])
+def test_what_a_kernel_log_says(name: str, expected: list[tuple[str, str, int]]) -> None:
+    assert [(one.address, one.kind.name, one.level) for one in meanings(name)] == expected
+
+
+@needs_samples
+@pytest.mark.parametrize(("address", "errors", "hidden"), [
+    ("0000:64:02.0", [("BadTLP",)], 0), ("0000:81:00.0", [("RxErr",)], 0),
+    ("0000:17:00.0", [("Rollover", "Timeout"), ("CmpltTO",)], 8156)])
+def test_pcie_errors_of_three_kernels(address: str, errors: list[tuple[str, ...]], hidden: int) -> None:
+    mine = [one for one in meanings("recreated/aer-three-kernel-generations.log") if one.address == address]
+    assert [one.errors for one in mine] == errors
+    assert sum(one.hidden for one in mine) == hidden
+
+
+@needs_samples
+def test_what_a_log_says_beside_the_kinds() -> None:
+    panic = {one.kind.name: one for one in meanings("dmesg/pstore-panic.log")}
+    assert "63.008 Gb/s (8.0 GT/s x8)" in panic["bandwidth"].words
+    assert panic["cable_out"].seconds == pytest.approx(2.962781)
+    assert "module 1" in panic["cable_out"].words
+    health = {one.kind.name: one for one in meanings("recreated/mlx5-health-and-link.log") if one.address == "0000:5e:00.0"}
+    down, up = health["link_down"].seconds, health["link_up"].seconds
+    assert down is not None
+    assert up is not None
+    assert round(up - down) == 47
+    assert health["link_down"].name == "ens1f0np0"
+
+
+@needs_samples
+@pytest.mark.parametrize(("kind", "count"), [("slot_power", 14), ("module_hot", 7), ("module_error", 1), ("register_refused", 6)])
+def test_lines_of_mlx5(kind: str, count: int) -> None:
+    """Of the watts only whole ones; of commands only refused registers."""
+    text = (SHARED / "logs/dmesg/mlx5-events.txt").read_text().splitlines()
+    found = [one for one in kernel_log.messages(text) if one.kind.name == kind]
+    assert len(found) == count
+    silent = [line for line in text if kernel_log.parse(line) is None and line.strip()]
+    assert len(silent) == 7
+    assert all(any(part in line for part in ("(W)", "27.5W", "27 W", "OTHER_CMD", "successful", "some other", "something"))
+               for line in silent)
+
+
+@needs_samples
+@pytest.mark.parametrize("slot", ["0000:04:00", "0008:01:00", "0018:01:00", "0019:01:00"])
+def test_fatal_nvlink_faults_are_to_be_acted_on(slot: str) -> None:
+    mine = [one for one in meanings("dmesg/xid-nvlink5-gb200.txt") if one.address == slot]
+    assert mine
+    for one in mine:
+        assert (one.level == CRITICAL) is (" Fatal " in one.text)
+    assert any(one.level == CRITICAL for one in mine) is (slot != "0000:04:00")
+
+
+@needs_samples
+def test_the_probe_sends_each_of_them() -> None:
+    """What has a meaning and a device is picked on the node, whatever stands before it; and the noise is not."""
+    for path in sorted((SHARED / "logs").rglob("*.*")):
+        if path.parent.name == "nccl" or path.name == "NOTES.md" or "nccl" in path.name:
+            continue
+        for line in path.read_text(errors="replace").splitlines():
+            one = kernel_log.parse(line)
+            messages = kmsg.Messages(kmsg.Log("/nowhere"))
+            messages._take(f"4,1,1,-;{one.text if one else line}".encode(), 1.0)
+            if one is None:
+                assert not messages.names() or re.search(r": +\[ ?\d+\] ", line), "noise, but for names of errors"
+            elif one.address and one.level and one.kind.name != "xid":
+                assert messages.names() == [one.address], line

@@ -283,6 +283,57 @@ async def test_a3_a_narrow_hop_above_a_perfect_link_is_named(size: tuple[int, in
     assert "none was seen: it was narrow when first read" in shown
 
 
+SICK = "mlx5_core 0000:10:00.0: poll_health:825:(pid 0): device's health compromised - reached miss count"
+
+
+def logged(*lines: str, at: float = 440.0) -> dict[str, Any]:
+    """What the probe says of a device of which the kernel's log has these lines."""
+    return {"klog_count": len(lines), "klog_time": at, "klog": "\n".join(f"{number + 1}x {line}" for number, line in enumerate(lines))}
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_what_the_kernel_log_says_stands_with_the_device_gravest_first(size: tuple[int, int]) -> None:
+    fleet = Fleet()
+    said = logged("mlx5_core 0000:10:00.0 ib0: Link down", SICK + " [bold]\x1b[2J")
+    for _ in range(3):
+        fleet.step(pcie=links("16", **said))
+    shown = await page(fleet, "4", size=size)
+    assert line_of(shown, "10:00.0 ").startswith("▮ CRIT")
+    if size[1] < 40:
+        return
+    assert "Kernel log" in shown
+    grave = line_of(shown, "2 times ")
+    assert "its firmware has stopped  usually hardware" in grave
+    assert "once      link down" in shown
+    assert shown.index("its firmware has stopped  usually") < shown.index("once      link down")
+    assert "reached miss count [bold][2J" in shown, "drawn as it is"
+    assert "the last 63 s ago" in shown
+
+
+async def test_a_quiet_log_and_one_that_cannot_be_read_are_not_the_same() -> None:
+    quiet, unread, over = Fleet(), Fleet(), Fleet()
+    unread.facts[0]["kernel_log"] = "not readable: EPERM"
+    for _ in range(3):
+        quiet.step(gpu=gpus({}), pcie=links("16", klog_count=0))
+        unread.step(gpu=gpus({}), pcie=links("16", klog_count=Err("not readable")))
+        over.step(gpu=gpus({}), pcie=links("16", klog_count=7, klog_time=100.0, klog=""))
+    for keys in (("4", "a"), ("1", "enter", "g")):
+        assert "Kernel log  nothing about it since the probe started" in await page(quiet, *keys)
+        assert "Kernel log  ? not readable: EPERM" in await page(unread, *keys)
+        assert "Kernel log  nothing in the last hour; 7 lines since the probe started, the last " in await page(over, *keys)
+
+
+async def test_a_switch_of_which_the_log_speaks_is_listed() -> None:
+    fleet = Fleet()
+    said = logged("nvidia-nvswitch0: SXid (PCI:0000:10:00.0): 20034, Fatal, Link 41 LTSSM Fault Up")
+    for _ in range(3):
+        rows = {"0000:10:00.0": said, "0000:11:00.0": {"klog_count": 0}}
+        fleet.step(pcie=table(rows, dict.fromkeys(rows, {"class": "0x068000"})))
+    shown = await page(fleet, "4")
+    assert "fatal NVSwitch error, SXid 20034: Link 41 LTSSM Fault Up" in shown
+    assert "11:00.0" not in shown
+
+
 async def test_a10_and_a11_where_the_expected_width_comes_from() -> None:
     """A10: peers beat a card's own maximum. A11: the operator beats both."""
     eight = gpus({"pcie_width": 8, "pcie_width_max": 8}, *({},) * 7)

@@ -20,6 +20,7 @@ FAULTS = {
     "x8": "a GPU's link trains at x8, expected x16",
     "x8-switch": "the uplink of a PCIe switch trains at x8, and everything below it shares that",
     "hot-x8": "a GPU heats up, its link has AER errors, and 40 seconds on it drops to x8",
+    "aer": "a GPU's link has corrected errors, of which the kernel's log tells, and 30 seconds on a fatal one",
     "rdma-errors": "symbol errors, link recoveries and out-of-sequence packets rise on one port",
     "port-flap": "an InfiniBand port goes down and comes back, again and again",
     "port-unused": "an InfiniBand port has no cable and never had one: no fault",

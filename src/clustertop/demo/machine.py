@@ -39,7 +39,10 @@ GPU_FIXED = (
     "mig_instances", "xid", "xid_time", "xid_count", "xids",
 )  # fmt: skip
 GPU_COLUMNS = [*GPU_MOVING, *GPU_FIXED]
-PCIE_COLUMNS = ["cur_width", "max_width", "cur_speed", "max_speed", "aer_cor", "aer_nonfatal", "aer_fatal"]
+PCIE_COLUMNS = [
+    "cur_width", "max_width", "cur_speed", "max_speed", "aer_cor", "aer_nonfatal", "aer_fatal", "klog_count",
+    "klog_time", "klog", "klog_more",
+]  # fmt: skip
 PORT_MOVING = (
     "c:port_xmit_data", "c:port_rcv_data", "c:port_xmit_packets", "c:port_rcv_packets", "c:unicast_xmit_packets",
     "c:unicast_rcv_packets", "c:port_xmit_wait", "h:rx_write_requests", "h:rx_read_requests",
@@ -93,7 +96,7 @@ def build(node: PlannedNode, seed: int) -> Machine:
     facts: dict[str, Attr] = {
         "host": node.name, "kernel": "5.15.0-1063-nvidia", "boot_id": str(_uuid(rng)), "os": "Ubuntu 22.04.5 LTS",
         "python": "3.10.12", "arch": "x86_64", "driver": "550.127.08", "cuda": "12.4", "nvml": "12.550.127.08",
-        "xid": "NVML events",
+        "xid": "NVML events", "kernel_log": "read",
     }  # fmt: skip
     machine = Machine(node.name, facts, round(rng.uniform(3e5, 4e6), 3))
     idle = node.job < 0
@@ -118,7 +121,7 @@ def _pcie(machine: Machine, *, idle: bool) -> None:
                                   "subsystem": subsystem, "driver": driver, "numa": numa}  # fmt: skip
         if name:
             attrs["name"] = name
-        found[key] = (attrs, (width, width, now, most, 0, 0, 0))
+        found[key] = (attrs, (width, width, now, most, 0, 0, 0, 0, None, None, None))
         return key
 
     root_ids = ("0x060400", "0x8086", "0x352a", "0x8086:0x0000")

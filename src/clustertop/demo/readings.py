@@ -24,11 +24,21 @@ AER_AFTER_SECONDS, NARROW_AFTER_SECONDS = 15.0, 40.0
 """Of a link whose GPU is too hot: after its fault began."""
 LOST_AFTER_SECONDS = 20.0
 """Of a GPU whose link went bad first: after that."""
+FATAL_AFTER_SECONDS = 30.0
+"""Of a link with corrected errors: after its fault began."""
 OLD_FIRMWARE = "28.36.1010"
 LOST = Err("GPU is lost")
 HUNG_CALL = "nvmlDeviceGetUtilizationRates"
 _NET_FIXED = fixed.net_fixed()
 _AER = fixed.PCIE_COLUMNS.index("aer_cor")
+_AER_FATAL = fixed.PCIE_COLUMNS.index("aer_fatal")
+_LOG = fixed.PCIE_COLUMNS.index("klog_count")
+_CORRECTED = ("{port}: AER: Multiple Corrected error received: {gpu}",
+              "{gpu}: PCIe Bus Error: severity=Corrected, type=Data Link Layer, (Receiver ID)",
+              "{gpu}:    [ 6] BadTLP                (First)")  # fmt: skip
+_FATAL = ("{port}: AER: Uncorrected (Fatal) error received: {gpu}",
+          "{gpu}: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Requester ID)",
+          "{gpu}:    [14] CmpltTO                (First)")  # fmt: skip
 _PORT_DOWN = (("state", "1: DOWN"), ("phys_state", "2: Polling"), ("rate", "10 Gb/sec (4X SDR)"))
 _USED = fixed.GPU_COLUMNS.index("mem_used") * fixed.GPUS
 DRIVER_BYTES = 600 << 20
@@ -163,8 +173,8 @@ class Node:
         cells = machine.pcie_cells
         rows = len(machine.pcie_rows)
         narrow, uplink, lost = self._narrow(), self.active("x8-switch"), self._lost()
-        hot = self.active("hot-x8")
-        if narrow is not None or uplink or lost is not None or hot:
+        hot, errors = self.active("hot-x8"), self.active("aer")
+        if narrow is not None or uplink or lost is not None or hot or errors:
             cells = list(cells)
         if narrow is not None:
             # Both ends of the link say so.
@@ -172,6 +182,8 @@ class Node:
         if hot is not None:
             age = self._simulator.seconds - hot.start_seconds - AER_AFTER_SECONDS
             cells[_AER * rows + machine.gpu_pcie[hot.device]] = int(max(age, 0.0) ** 1.5)
+        if errors is not None:
+            self._aer(cells, errors)
         if uplink is not None:
             cells[machine.above[uplink.device][1]] = 8
         if lost is not None:
@@ -179,6 +191,24 @@ class Node:
             row = machine.gpu_pcie[lost]
             cells[row], cells[2 * rows + row] = 63, "Unknown"
         return Table(machine.pcie_rows, fixed.PCIE_COLUMNS, cells)
+
+    def _aer(self, cells: list[Cell], fault: Placed) -> None:
+        """A link that corrects errors, then a fatal one: counted by the device, and told of by the kernel's log."""
+        machine, rows = self.machine, len(self.machine.pcie_rows)
+        row = machine.gpu_pcie[fault.device]
+        age = self._simulator.seconds - fault.start_seconds
+        count, fatal = int(age / 5.0) + 1, age >= FATAL_AFTER_SECONDS
+        gpu = f"nvidia {machine.pcie_rows[row][0]}"
+        path = machine.pcie_rows[row][1]["path"]
+        assert isinstance(path, list)
+        cells[_AER * rows + row], cells[_AER_FATAL * rows + row] = count, int(fatal)
+        lines = [(1, text) for text in reversed(_FATAL) if fatal] + [(count, text) for text in reversed(_CORRECTED)]
+        said = "\n".join(f"{often}x {text.format(gpu=gpu, port=f'pcieport {path[-1]}')}".replace("received: nvidia ",
+                         "received: ") for often, text in lines)  # fmt: skip
+        at = round(machine.boot_seconds + self._simulator.seconds, 1)
+        told: tuple[Cell, ...] = (sum(often for often, _ in lines), at, said)
+        for column, cell in enumerate(told):
+            cells[(_LOG + column) * rows + row] = cell
 
     def _port(self) -> Table:
         cells: list[Cell] = self._simulator.blocks()[1][self.number].ravel().tolist()

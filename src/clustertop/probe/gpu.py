@@ -14,6 +14,7 @@ from .files import Reading
 from .frames import Err, Table
 from .gpu_fields import FUNCTION_NOT_FOUND, GPU_IS_LOST, LACKS, NOT_SUPPORTED, RESTART, SPECS
 from .gpu_processes import Processes
+from .kmsg import Log
 from .xid import COLUMNS as XID_COLUMNS
 from .xid import Xids
 
@@ -84,8 +85,9 @@ class Gpus(object):
     """
 
     def __init__(
-        self, tree: "Tree", call: "Call", library: str = "", per_poll: bool = False, released: object = False
-    ) -> None:
+        self, tree: "Tree", call: "Call", library: str = "", per_poll: bool = False, released: object = False,
+        log: "Optional[Log]" = None,
+    ) -> None:  # fmt: skip
         self.seconds = 0.0
         self.starting = False
         """NVML is being started, which wakes GPUs without persistence mode and takes its time."""
@@ -107,7 +109,7 @@ class Gpus(object):
         self._facts: "Dict[str, Attr]" = {}
         self._said: "Dict[int, str]" = {}
         self._chosen: "Dict[int, str]" = {}
-        self._xids = Xids(tree)
+        self._xids = Xids(log or Log(tree.root))
         self._processes = Processes(tree)
 
     def obey(self, request: "Dict[str, Any]", now: float) -> None:

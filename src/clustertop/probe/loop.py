@@ -15,6 +15,7 @@ from .files import Call, Reading, Tree
 from .frames import MAX_LINE, Encoder, Group, line
 from .gpu import Gpus
 from .host import Host
+from .kmsg import Log
 from .pcie import Pcie
 from .rdma import Rdma
 from .screening import Screen
@@ -336,13 +337,15 @@ class Probe(object):
         self._skipped = 0
         self._nvml = 0.0
         self._start = time.monotonic()
+        # One reader of the kernel's log for the groups that want lines of it.
+        log = Log(str(args.get("root") or "/"))
         intervals = dict(INTERVALS)
         intervals.update(args.get("intervals") or args.get("every") or {})
         deadlines = args.get("deadlines") or {}
         self._runners: "List[Runner]" = [
             Runner(
                 name,
-                args,
+                dict(args, log=log),
                 self._start,
                 _seconds(intervals[name]),
                 float(deadlines.get(name) or DEADLINES.get(name, 0.0)),
@@ -520,10 +523,11 @@ def _reader(name: str, args: "Dict[str, Any]", call: Call) -> "Any":
     stable = bool(args.get("stable"))
     if name == "gpu":
         return Gpus(
-            Tree(root, call), call, str(args.get("nvml") or ""), bool(args.get("per_poll")), args.get("released")
-        )
+            Tree(root, call), call, str(args.get("nvml") or ""), bool(args.get("per_poll")), args.get("released"),
+            args.get("log"),
+        )  # fmt: skip
     if name == "pcie":
-        return Pcie(Tree(root, call))
+        return Pcie(Tree(root, call), args.get("log"))
     if name == "disk":
         return Disks(Tree(root, call))
     if name == "screen":

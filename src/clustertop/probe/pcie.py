@@ -1,11 +1,16 @@
-"""Group ``pcie``: links of GPUs, NICs and NVMe drives, and of every bridge between them and the root port."""
+"""Group ``pcie``: links of GPUs, NICs and NVMe drives, and of every bridge between them and the root port.
+
+With what the kernel's log says of them, and of other PCI devices from the moment on that it does.
+"""
 
 from .files import Reading, address, reason, value
 from .frames import MAX_ROWS, Err, Table
+from .kmsg import COLUMNS as LOG_COLUMNS
+from .kmsg import Log, Messages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List
+    from typing import Dict, List, Optional, Set
 
     from .files import Tree
     from .frames import Attr, Cell, Row
@@ -24,14 +29,18 @@ AER_FILES = (
     ("aer_nonfatal", "aer_dev_nonfatal"),
     ("aer_fatal", "aer_dev_fatal"),
 )
-COLUMNS = [column for column, _ in LINK_FILES + AER_FILES]
+COLUMNS = [column for column, _ in LINK_FILES + AER_FILES] + list(LOG_COLUMNS)
 
 
 class Pcie(object):
     """Reads table ``pcie``."""
 
-    def __init__(self, tree: "Tree") -> None:
+    def __init__(self, tree: "Tree", log: "Optional[Log]" = None) -> None:
         self._tree = tree
+        self._log = log or Log(tree.root)
+        self._messages = Messages(self._log)
+        self._spoken: "Set[str]" = set()
+        """Whom the kernel's log has spoken of."""
         self._names: "List[str]" = []
         self._listed = -RELIST_SECONDS
         self._directories: "List[str]" = []
@@ -42,6 +51,7 @@ class Pcie(object):
         """Return the reading of this moment; *now* is the monotonic clock."""
         tree = self._tree
         error = ""
+        self._messages.read(now)
         try:
             names = tree.names(_DEVICES)
         except OSError as failed:
@@ -51,7 +61,8 @@ class Pcie(object):
                 return Reading({}, "off")
             if not names:
                 error = "{}: {}".format(reason(failed), tree.path(_DEVICES))
-        if not error and (names != self._names or now - self._listed >= RELIST_SECONDS):
+        spoken = self._place()
+        if not error and (names != self._names or spoken or now - self._listed >= RELIST_SECONDS):
             self._names = names
             self._listed = now
             self._relist(names)
@@ -70,10 +81,27 @@ class Pcie(object):
             ]
             cells += self._fixed[column]
         cells += [_total(tree, base + "/" + name) for _, name in AER_FILES for base in bases]
-        return Reading({"pcie": Table(self._rows, list(COLUMNS), cells, error)})
+        said = [self._messages.cells(key, now) for key, _ in self._rows]
+        cells += [mine[column] for column in range(len(LOG_COLUMNS)) for mine in said]
+        facts: "Dict[str, Attr]" = {"kernel_log": self._messages.source}
+        return Reading({"pcie": Table(self._rows, list(COLUMNS), cells, error)}, facts=facts)
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Close the kernel's log."""
+        self._log.close()
+
+    def _place(self) -> bool:
+        """Put what the log says of drives and virtual functions to their PCI devices; True where somebody is new."""
+        new = [name for name in self._messages.names() if name not in self._spoken]
+        for name in new:
+            self._spoken.add(name)
+            drive = name.startswith("nvme")
+            stands = self._tree.pci("sys/class/nvme/" + name + "/device") if drive else (
+                self._tree.base(_DEVICES + "/" + name + "/physfn").lower())
+            if stands and stands != name:
+                self._messages.stand(name, stands)
+                self._spoken.add(stands)
+        return bool(new)
 
     def _relist(self, names: "List[str]") -> None:
         tree = self._tree
@@ -87,7 +115,7 @@ class Pcie(object):
         wanted: "Dict[str, None]" = {}
         for bdf, base in directories.items():
             # A virtual function has no link of its own: its parent's row stands for it.
-            if not _watched(tree, base) or tree.base(base + "/physfn"):
+            if not (bdf in self._spoken or _watched(tree, base)) or tree.base(base + "/physfn"):
                 continue
             wanted[bdf] = None
             paths[bdf] = _above(tree, base)

@@ -3,19 +3,19 @@
 Only what happens while the probe runs: older lines of the log are the baseline. What a code means is the console's.
 """
 
-import os
 import re
 import threading
 import time
 
 from .frames import Err
+from .kmsg import message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple
 
-    from .files import Tree
     from .frames import Cell
+    from .kmsg import Log
 
     Ask = Callable[..., Any]
 
@@ -31,24 +31,9 @@ PAUSE_SECONDS = 1.0
 END_SECONDS = 1.2
 KEEP_SECONDS = 3600.0
 MAX_CODES = 8
-LOG = "dev/kmsg"
-LOG_BYTES = 65536
-"""Most bytes of the log that one reading takes; the rest waits for the next."""
-RECORD = 8192
-"""Longest record of /dev/kmsg: with less room it cannot be read at all."""
-MAX_TEXT = 1024
 
 _LINE = re.compile(
     r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.[0-7])?\): (\d{1,5})(?:,|$)"
-)
-# What stands before the message: of /dev/kmsg, of dmesg in its forms, of syslog. Each part at most once.
-_BEFORE = re.compile(
-    r"(?:\d+,\d+,\d+,[^;\s]*;"
-    r"|[A-Z][a-z]{2} +\d+ [\d:]{8} [^\s:]+ kernel: "
-    r"|[a-z]+ *:[a-z]+ *: (?=[\[\d]))?"
-    r"(?:<\d{1,3}>)?"
-    r"(?:\[[^\]]{1,40}\] ?|\d{4}-\d\d-\d\dT[\d:,.+-]+ )?"
-    r"(?:\[ *[TC]\d+\] ?)?"
 )
 
 
@@ -57,9 +42,7 @@ def parse(text: str) -> "Optional[Tuple[str, int]]":
 
     The words must begin the message: a process may be called anything.
     """
-    text = text[:MAX_TEXT]
-    before = _BEFORE.match(text)
-    found = _LINE.match(text, before.end() if before else 0)
+    found = _LINE.match(message(text))
     if found is None:
         return None
     domain, bus, device, code = found.groups()
@@ -139,9 +122,10 @@ class Events(object):
 class Xids(object):
     """What Xids each GPU had. ``source`` says where they are read."""
 
-    def __init__(self, tree: "Tree") -> None:
+    def __init__(self, log: "Log") -> None:
         self.source = ""
-        self._tree = tree
+        self._log = log
+        self._log.listen(self._line)
         self._seen: "Dict[str, Seen]" = {}
         self._lock = threading.Lock()
         self._events: "Optional[Events]" = None
@@ -151,8 +135,6 @@ class Xids(object):
         self._registered: "Dict[int, str]" = {}
         """Address of a handle to the GPU's key."""
         self._problems: "Dict[str, str]" = {}
-        self._log = -1
-        self._part = b""
         self._slots: "Dict[str, str]" = {}
 
     def watch(
@@ -176,7 +158,7 @@ class Xids(object):
         self._registered = wanted
         if not free or not events or not self._register(nvml, ask, gpus):
             self._registered = {}
-            self._open_log()
+            self.source = "kernel log" if self._log.open() else "not readable"
 
     def _register(self, nvml: "Any", ask: "Ask", gpus: "List[Tuple[str, object, Any]]") -> bool:
         self._problems = {}
@@ -198,7 +180,6 @@ class Xids(object):
             self._free(ask)
             return False
         self.source = "NVML events"
-        self._close_log()
         self._events = Events(nvml, self._set, self._take)
         return True
 
@@ -230,54 +211,20 @@ class Xids(object):
 
     # -------------------------------------------------------------- kernel's log
 
-    def _open_log(self) -> None:
-        if self._log >= 0:
-            return
-        try:
-            path = self._tree.path(LOG)
-            self._log = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            try:
-                os.lseek(self._log, 0, os.SEEK_END)
-            except OSError:
-                pass  # a pipe: it holds only what is new
-            self.source = "kernel log"
-        except OSError:
-            self.source = "not readable"
-
-    def _close_log(self) -> None:
-        if self._log >= 0:
-            os.close(self._log)
-            self._log = -1
-            self._part = b""
-
     def close(self) -> None:
         """Close the log; to be called after :meth:`leave`."""
-        self._close_log()
+        self._log.close()
 
     def read(self, now: float) -> None:
-        """Take what the kernel's log says since the last time."""
-        if self._log < 0:
-            return
-        left = LOG_BYTES
-        while left > 0:
-            try:
-                data = os.read(self._log, RECORD)
-            except BrokenPipeError:
-                left -= 256
-                continue  # records were overwritten before we came; the next read takes up behind the gap
-            except OSError:
-                return
-            if not data:
-                return
-            left -= max(len(data), 256)
-            lines = (self._part + data).split(b"\n")
-            self._part = lines.pop()[:MAX_TEXT]
-            for line in lines:
-                if b"Xid" not in line:
-                    continue
-                found = parse(line[:MAX_TEXT].decode("utf-8", "replace"))
-                if found is not None:
-                    self._add(self._slots.get(found[0]), found[1], now)
+        """Take what the kernel's log says since the last time, where that is where Xids are read."""
+        if self.source == "kernel log":
+            self._log.read(now)
+
+    def _line(self, line: bytes, now: float) -> None:
+        if b"Xid" in line and self.source == "kernel log":
+            found = parse(line.decode("utf-8", "replace"))
+            if found is not None:
+                self._add(self._slots.get(found[0]), found[1], now)
 
     def cells(self, key: str, now: float) -> "Tuple[Cell, ...]":
         """Return the cells of ``COLUMNS`` for one GPU."""

@@ -10,7 +10,7 @@ import numpy as np
 from clustertop.hosts import fold
 from clustertop.model import LinkState
 from clustertop.quantity import duration, quantity, scaled
-from clustertop.signals import gpu, rdma, screen, xid
+from clustertop.signals import gpu, kernel_log, rdma, screen, xid
 from clustertop.signals.rdma_catalogue import NARROW
 from clustertop.signals.rdma_counters import COUNTERS, spelling
 from clustertop.signals.units import speed_of_generation
@@ -160,6 +160,19 @@ def _pcie_speed(view: FleetView, row: int) -> str:
     now, missing = table.value("speed_gts", row), table.value("speed_missing_gts", row)
     possible = None if now is None or missing is None else now + missing
     return f"link runs at {quantity(now, 'GT/s')}, it and its slot can do {quantity(possible, 'GT/s')}"
+
+
+def _kernel_message(view: FleetView, row: int) -> str:
+    table = view["pcie"]
+    found = [one for name in ("kernel_messages", "kernel_messages_older")
+             for one in kernel_log.listed(table.col(name)[row])]
+    if not found:
+        return "the kernel log speaks of it"
+    gravest = max(found, key=lambda one: one.level)
+    said = f"kernel log: {gravest.words}" + (f" ({gravest.fault})" if gravest.fault != "unknown" else "")
+    said += f": {gravest.todo}" if gravest.todo else ""
+    others = len({one.words for one in found if one.level > 0}) - 1
+    return said + (f"; and {others} more" if others > 0 else "")
 
 
 def _pcie_generation(view: FleetView, row: int) -> str:
@@ -417,6 +430,7 @@ def _disk_full(view: FleetView, row: int) -> str:
 
 _SPECIAL: dict[str, Callable[[FleetView, int], str]] = {
     "pcie_width": _pcie_width,
+    "pcie_kernel_message": _kernel_message,
     "pcie_generation": _pcie_generation,
     "pcie_speed": _pcie_speed,
     "gpu_missing": _gpu_missing,

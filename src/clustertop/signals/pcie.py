@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clustertop.model import Why
+from clustertop.signals import kernel_log
 from clustertop.signals.metric import Metric, table
 from clustertop.signals.units import LANE_COUNTS, lane_bytes, link_speed, link_width, pci_key, speed_of_generation
 
@@ -43,6 +44,17 @@ METRICS = (
            source=_SYSFS, rate="aer_nonfatal_per_second"),
     Metric("aer_fatal_total", "", "fatal AER errors", "aer_fatal", "counter", hi=2.0**64, source=_SYSFS,
            rate="aer_fatal_per_second"),
+    Metric("kernel_messages_total", "", "lines of the kernel's log about it since the probe started", "klog_count",
+           hi=1e9, source=kernel_log.SOURCE, label="log"),
+    Metric("kernel_message_time_seconds", "s", "when the last of them came, on the node's monotonic clock", "klog_time",
+           hi=1e10, source=kernel_log.SOURCE),
+    Metric("kernel_messages", "", "lines of the last hour and how often each came, newest first; 0: none", "klog",
+           "state", hi=kernel_log.MOST, parse=kernel_log.number, words=kernel_log.TEXTS, source=kernel_log.SOURCE),
+    Metric("kernel_messages_older", "", "the older ones of these, where they are many", "klog_more", "state",
+           hi=kernel_log.MOST, parse=kernel_log.number, words=kernel_log.TEXTS, source=kernel_log.SOURCE),
+    Metric("kernel_message_level", "", "how grave the gravest of them is", kind="derived",
+           words=kernel_log.LEVEL_WORDS, source=kernel_log.SOURCE),
+    Metric("kernel_message_age_seconds", "s", "since the last of them", kind="derived", source=kernel_log.SOURCE),
     Metric("endpoint", "", "1: GPU, NIC or NVMe; 0: a bridge", kind="derived"),
     Metric("width_expected_lanes", "lanes", "configured, else the commonest maximum of the same model, else its own",
            kind="derived", label="expected"),
@@ -249,6 +261,30 @@ def derive(
     reach = np.where(np.isnan(own_max), np.nan, np.fmin(own_max, port_max))
     t.put("speed_missing_gts", np.where(endpoint & ~sinks, np.maximum(reach - t.col("speed_gts"), 0.0), np.nan),
           Why.NOT_JUDGED)
+
+
+def kernel(t: Columns, node_time: NDArray[np.float64]) -> None:
+    """Work out in place how grave it is what the kernel's log says of each device, and how old.
+
+    Args:
+        t: the table.
+        node_time: [rows] the node's monotonic clock at the reading, seconds.
+    """
+    count = t.col("kernel_messages_total")
+    level = np.fmax(_levels(t.col("kernel_messages")), _levels(t.col("kernel_messages_older")))
+    # The older ones alone say too little; without a single line there is nothing to say.
+    level = np.where(np.isnan(t.col("kernel_messages")), np.nan, level)
+    level = np.where(np.isnan(level) & (count == 0), 0.0, level)
+    t.put("kernel_message_level", level)
+    t.why_of("kernel_message_level")[np.isnan(level)] = np.where(
+        np.isnan(count), t.why_of("kernel_messages_total"), t.why_of("kernel_messages"))[np.isnan(level)]
+    t.put("kernel_message_age_seconds", np.maximum(node_time - t.col("kernel_message_time_seconds"), 0.0))
+
+
+def _levels(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The gravity of each number of :func:`kernel_log.number`."""
+    told, which = np.unique(numbers, return_inverse=True)
+    return np.array([kernel_log.level(number) for number in told])[which] if len(told) else numbers
 
 
 def _narrowest(width: NDArray[np.float64], chain: NDArray[np.intp]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:

@@ -114,6 +114,7 @@ class PciePaths:
             self._expected, self._by = pcie.expected_widths(*told), pcie.expected_by(*told)
         pcie.derive(columns, self._chain[:, rows], self._expected, self._endpoint[rows], self._gpu[rows])
         columns.put("width_expected_by", np.where(self._endpoint[rows], self._by, np.nan), Why.NOT_PROVIDED)
+        pcie.kernel(columns, table.node_time[rows])
         self.drops.derive(columns, self._chain[:, rows], join, self._gpus.columns, self._gpus.labels, table.listed, now)
 
 

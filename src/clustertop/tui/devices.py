@@ -9,7 +9,7 @@ import numpy as np
 
 from clustertop.clock import local_time
 from clustertop.quantity import duration, quantity, scaled
-from clustertop.signals import pcie
+from clustertop.signals import kernel_log, pcie
 from clustertop.signals.units import generation, pci_key
 from clustertop.tui.cells import explained, number, pairs, severity, title, value
 
@@ -248,6 +248,33 @@ def device_lines(picture: Picture, row: int, glyphs: Glyphs, wide: int) -> list[
     out += _path(picture, row, wide)
     out += _drop(picture, row, glyphs, wide)
     out += pairs(_errors(picture, row), wide)
+    return out + kernel_lines(picture, row, wide)
+
+
+def kernel_lines(picture: Picture, row: int, wide: int) -> list[Line]:
+    """What the kernel's log said of the device in the last hour, gravest first, with what to look at."""
+    table = picture.view["pcie"]
+    source = picture.view.facts[int(table.node[row])].get("kernel_log")
+    total, age = table.value("kernel_messages_total", row), table.value("kernel_message_age_seconds", row)
+    if total is None:
+        why = source if isinstance(source, str) else table.reason("kernel_messages_total", row)
+        return [((" Kernel log", "title"), (f"  ? {why}", "unknown"))]
+    found = [one for name in ("kernel_messages", "kernel_messages_older")
+             for one in kernel_log.listed(table.col(name)[row])]
+    if not found:
+        if total:
+            words = f"nothing in the last hour; {total:.0f} lines since the probe started"
+            words += f", the last {duration(age)} ago" if age is not None else ""
+        else:
+            words = "nothing about it since the probe started"
+        return [((" Kernel log", "title"), (f"  {words}", "muted"))]
+    head = f"{total:.0f} lines since the probe started" + (f", the last {duration(age)} ago" if age is not None else "")
+    out: list[Line] = [title(" Kernel log", head)]
+    for one in sorted(found, key=lambda one: -one.level):
+        often = f"{one.count} times" if one.count > 1 else "once" if one.count else "?"
+        out.append(((f"   {often:<10}", "text"), (one.words, ("muted", "info", "warning", "critical")[one.level]),
+                    (f"  usually {one.fault}" if one.fault != "unknown" else "", "muted")))
+        out += [((f"             {piece}", "muted"),) for piece in (one.todo, one.text) if piece and one.level]
     return out
 
 

@@ -40,9 +40,9 @@ def gpu_lines(picture: Picture, row: int, glyphs: Glyphs, wide: int) -> list[Lin
                         state(picture, row, glyphs), (f"  {where}", "muted"))]
     out += _alerts(picture, row, node, glyphs)
     for section in (_load(picture, row, glyphs, wide), _heat(picture, row, wide), _xids(picture, row, node, wide),
-                    _memory(picture, row), _nvlink(picture, row, wide), _pcie(picture, row, wide),
-                    _modes(picture, row, wide)):
-        out += [(), *section]
+                    _log(picture, row, wide), _memory(picture, row), _nvlink(picture, row, wide),
+                    _pcie(picture, row, wide), _modes(picture, row, wide)):
+        out += [(), *section] if section else []
     return out
 
 
@@ -144,6 +144,13 @@ def _xids(picture: Picture, row: int, node: int, wide: int) -> list[Line]:
     tail = [f"the last one {duration(age)} ago"] if age is not None else []
     tail += [f"{quantity(total, '')} since the probe started"] if total is not None else []
     return [*out, ((f"   {', '.join(tail)}", "muted"),)] if tail else out
+
+
+def _log(picture: Picture, row: int, wide: int) -> list[Line]:
+    """What the kernel's log says of the GPU as a PCIe device, beside its Xids."""
+    join = picture.atlas.gpu_pcie
+    device = int(join[row]) if row < len(join) else -1
+    return devices.kernel_lines(picture, device, wide) if device >= 0 else []
 
 
 def _memory(picture: Picture, row: int) -> list[Line]:

@@ -78,7 +78,9 @@ class PciePane(Pane):
         table, judged = picture.view["pcie"], Judged(picture)
         shown = picture.shown("pcie", picture.atlas.pcie_kind)
         # What has an alert of another kind (AER errors) is in trouble as well.
-        trouble = judged.below | (judged.endpoint & (picture.severity("pcie") > 0))
+        # A bridge or a switch has one only where the kernel's log speaks of it itself.
+        mine = judged.endpoint | (table.col("kernel_message_level") > 1)
+        trouble = judged.below | (mine & (picture.severity("pcie") > 0))
         rows = np.flatnonzero(shown if self.all else shown & trouble)
         below = judged.below[rows]
         lost = np.nan_to_num(judged.lost)[rows]

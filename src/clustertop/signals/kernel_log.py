@@ -36,7 +36,7 @@ from clustertop.text import clean
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-SOURCE = "/dev/kmsg"
+SOURCE = "https://www.kernel.org/doc/Documentation/ABI/testing/dev-kmsg"
 MAX_LINE = 1024
 
 # Marks and times before the message, each kind at most once, in the order in which programs print them.

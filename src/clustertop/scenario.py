@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 ZERO = 1000.0
 """Our clocks at second 0; the node's is half of it."""
 MOST_SECONDS = 100_000
-GROUP_OF = {"gpu": "gpu", "pcie": "pcie", "port": "rdma", "node": "host", "net": "host",
+GROUP_OF = {"gpu": "gpu", "pcie": "pcie", "port": "rdma", "node": "host", "net": "host", "link": "net", "disk": "disk",
             "screen": "screen"}
 HEALTHY: dict[str, dict[str, float | str]] = {
     "gpu": {"util": 95, "power_mw": 600e3, "power_limit_mw": 700e3, "temp": 60, "temp_slowdown": 87,
@@ -62,6 +62,8 @@ HEALTHY: dict[str, dict[str, float | str]] = {
     "port": {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)"},
     "node": {"ncpu": 64, "cpu_total": 0, "cpu_idle": 0, "mem_total": 1 << 40, "mem_available": 1 << 39, "uptime": 1e6},
     "net": {"mtu": 9000, "operstate": "up"},
+    "link": {},
+    "disk": {"size": 1 << 40, "free": 1 << 39, "available": 1 << 39, "inodes": 1 << 26, "inodes_free": 1 << 25},
     "screen": {"dns_seconds": 0, "dns": "ok", "somaxconn": 4096, "slow_start_after_idle": 1, "monitors": 0},
 }
 """What a device reads where the scenario says nothing else: raw columns of the probe."""
@@ -124,6 +126,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Attributes, by table and device."""
     gpus: int | None = None
     """How many GPUs the inventory expects on each node."""
+    ports: int | None = None
+    """How many RDMA ports in use it expects there."""
     only: tuple[str, ...] = ()
     """The rules that hold; empty: all that ship."""
     rules: dict[str, Rule] = {}
@@ -328,7 +332,7 @@ def _by_hand(core: Core, change: Change) -> None:
 def _console(
     nodes: list[NodeInfo], rules: Mapping[str, Rule], made: Scenario, states: list[_Node], now: float,
 ) -> tuple[Core, Devices]:
-    core = Core(nodes, rules, expect_gpus=lambda node: made.gpus)
+    core = Core(nodes, rules, expect_gpus=lambda node: made.gpus, expect_ports=lambda node: made.ports)
     for number, state in enumerate(states):
         core.on_link(LinkEvent(number, now, state.link, via=state.via), now)
     return core, Devices(core)

@@ -177,7 +177,7 @@ def test_slow_reader_costs_ticks_not_memory(start: Callable[..., Run], node: tre
     first = run.next()
     # The pipe holds 64 kB; then the probe must skip. Its readings go on, and it says how much it skipped.
     assert _full(run), "the writer never blocked"
-    later = run.until(lambda values: values.frame is not None and values.frame.m["skipped"] > 0)
+    later = run.until(lambda values: values.frame is not None and values.frame.m.get("skipped", 0) > 0)
     assert later.frame is not None
     assert later.frame.m["rss"] < first.m["rss"] + 4e6
 

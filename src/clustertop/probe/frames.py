@@ -139,7 +139,7 @@ class Encoder(object):
         self._base_t = 0.0
         self._tables: "Dict[Tuple[str, str], Table]" = {}
         self._facts: "Dict[str, Attr]" = {}
-        self._sent: "Dict[str, Tuple[Dict[str, Table], int, int]]" = {}
+        self._sent: "Dict[str, Tuple[Dict[str, Table], int, int, float]]" = {}
         """By group: tables and number of the reading that was sent last, and in how many frames it was."""
         self._wanted = True
 
@@ -193,13 +193,15 @@ class Encoder(object):
             part["w"] = _plain(group.w)
         if group.e:
             part["e"] = _plain(group.e)
-        tables, number, times = self._sent.get(g, ({}, 0, 0))
+        tables, number, times, interval = self._sent.get(g, ({}, 0, 0, 0.0))
         times = times + 1 if tables is group.tables and number == group.n and not full else 1
-        self._sent[g] = group.tables, group.n, times
+        self._sent[g] = group.tables, group.n, times, group.iv
         if times > REPEATS and tables:
             part["o"] = 1
             if group.st == "ok":
                 part.pop("ms", None)
+                if interval == group.iv and "iw" not in part:
+                    del part["iv"]
             return part
         tb = {}
         for name, table in group.tables.items():

@@ -493,8 +493,9 @@ class Probe(object):
             nvml += getattr(runner.reader, "seconds", 0.0)
         cost = {
             "cpu": time.process_time(), "rss": self._memory.bytes(), "nvml": nvml - self._nvml,
-            "skipped": self._skipped,
         }  # fmt: skip
+        if self._skipped:
+            cost["skipped"] = self._skipped
         self._nvml = nvml
         groups = {runner.name: runner.part(now) for runner in self._runners}
         frame = self._encoder.encode(groups, now, time.time(), cost, facts)

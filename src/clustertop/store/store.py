@@ -298,12 +298,14 @@ class Store:
             row = groups.add(number, name, {})
             assert row is not None
             node.group_rows[name] = row
-        if not node.interval <= part.iv:
-            node.interval = part.iv
         if part.st == "off":
             read_at = node.frame_at
         if part.st != "wait":
             groups.read_at[row] = read_at
+        if not part.iv:
+            return  # an old reading at the interval of before: only its age is news
+        if not node.interval <= part.iv:
+            node.interval = part.iv
         if part.n != node.numbers.get(name):
             groups.reads[row] += 1
             groups.values[_READING_SECONDS, row] = part.ms / 1000

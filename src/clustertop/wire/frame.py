@@ -49,7 +49,8 @@ class GroupPart(msgspec.Struct, frozen=True, gc=False):
     """A group's part: ``t`` is the node's monotonic time of the reading, ``ms`` what it took, ``iv`` the interval."""
 
     t: float
-    iv: float
+    iv: float = 0.0
+    """0: that of before, of a reading that is an old one."""
     iw: float = 0.0
     """The interval that was asked for, where ``iv`` has been stretched; else 0."""
     ms: float = 0.0

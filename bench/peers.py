@@ -1,4 +1,4 @@
-"""clustertop and the peers that PyPI has, one after the other on the same real sshd listeners.
+"""clustertop and its published peers, one after the other on the same real sshd listeners.
 
     sudo python bench/peers.py --venvs DIR [--nodes 8 32 64] [--seconds 20] [--tools NAME ...] [--json FILE]
 

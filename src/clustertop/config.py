@@ -283,7 +283,7 @@ class Console(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Notify(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Ways out for alerts beside the screen. None of them holds up the console."""
+    """Ways out for alerts beside the screen. The log belongs on a local disk; hook and webhook hold nothing up."""
 
     least: Annotated[
         Literal["info", "warning", "critical"], _text("Mildest severity that hook and webhook are told of.")

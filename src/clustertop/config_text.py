@@ -196,10 +196,18 @@ def value(item: object) -> str:
     raise TypeError(f"{type(item).__name__} has no place in a config")
 
 
+def _without_token(address: str) -> str:
+    """An address as far as its host: what follows may be a token."""
+    scheme, mark, rest = address.partition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2].partition('/')[0].partition('?')[0]}/..." if mark else address
+
+
 def _tables(config: Config) -> Iterator[tuple[str, str, list[tuple[str, Any]]]]:
     """Yield each table that is not empty: its header, its key path, its rows."""
     for section in SECTIONS:
-        yield f"[{section}]", section, _rows(getattr(config, section))
+        yield f"[{section}]", section, [
+            (name, _without_token(item) if (section, name) == ("notify", "webhook") else item)
+            for name, item in _rows(getattr(config, section))]
     for section in NAMED:
         entries: dict[str, Any] = getattr(config, section)
         if section in _NAMED_TEXT and entries:

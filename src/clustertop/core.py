@@ -85,7 +85,7 @@ class Core:
             nodes, expect_width or (lambda node, key, attrs: None), expect_gpus or (lambda node: None),
             expect_ports or (lambda node: None), freshness, settle_seconds, Engine.growth(rules))
         self.engine = Engine(rules, self.store.nodes, resume_seconds=resume_seconds)
-        self.hands = Hands(rules)
+        self.hands = Hands(rules, self.engine.values)
         self.frames = 0
         self.bad_frames: dict[int, str] = {}
         self._tap = tap

@@ -126,7 +126,7 @@ class Memory:
 
     def recall(self, now: float, wall: float) -> None:
         """Bring back what the file holds, before the first evaluation."""
-        state = self._file.load()
+        state = self._file.load(aside=self._keep)
         self._devices.adopt(state.devices)
         if not self._keep:
             state = State(devices=state.devices)
@@ -142,10 +142,12 @@ class Memory:
             self._learned = now
             self._changed |= self._devices.learn(now)
         self._changed |= self._devices.forget()
-        if self._core.hands.changed != self._hands or self._file.moved():
-            self._changed = True
-        if self._changed and now - self._saved_at >= SAVE_SECONDS and (self._writing is None or self._writing.done()):
-            self._saved_at, self._changed = now, False
+        self._changed |= self._core.hands.changed != self._hands
+        if now - self._saved_at < SAVE_SECONDS or (self._writing is not None and not self._writing.done()):
+            return
+        self._saved_at = now
+        if self._changed or self._file.moved():
+            self._changed = False
             state, self._hands = self._devices.state(), self._core.hands.changed
             self._writing = asyncio.create_task(self._write(state), name="state")
 

@@ -13,7 +13,7 @@ import hashlib
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 
@@ -36,6 +36,10 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attrs: dict[str, Attr]
 
 
+Wall = Annotated[float, msgspec.Meta(ge=0, le=2.0**34)]
+"""Seconds since the epoch, of a time that can be shown."""
+
+
 class Firing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A verdict that was firing when the file was written."""
 
@@ -44,9 +48,8 @@ class Firing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     table: str
     key: str
     attrs: dict[str, Attr]
-    severity: int
-    since: float
-    """Seconds since the epoch."""
+    severity: Annotated[int, msgspec.Meta(ge=1, le=3)]
+    since: Wall
     value: float | None = None
 
 
@@ -57,7 +60,7 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     version: int = VERSION
     acks: tuple[Ack, ...] = ()
     silences: tuple[Silence, ...] = ()
-    dropped: dict[str, float] = {}
+    dropped: dict[str, Wall] = {}
     """Acknowledgements and silences that ended, and when: another console's copy must not bring them back."""
     devices: dict[str, tuple[Device, ...]] = {}
     """By node."""
@@ -89,8 +92,11 @@ class StateFile:
         self.note = ""
         self._stamp: tuple[int, int] = (0, 0)
 
-    def load(self) -> State:
-        """Return what was kept; nothing where there is no file or it is damaged (see ``note``)."""
+    def load(self, *, aside: bool = True) -> State:
+        """Return what was kept; nothing where there is no file or it is damaged (see ``note``).
+
+        A damaged file is put *aside*, so that a new one can be written; where nothing will be, it is left.
+        """
         try:
             raw = self.path.read_bytes()
             self._stamp = self._now()
@@ -104,10 +110,13 @@ class StateFile:
             if state.clustertop != "state" or state.version != VERSION:
                 raise msgspec.ValidationError(f"version {state.version}; this program reads {VERSION}")
         except msgspec.MsgspecError as error:
-            aside = self.path.with_name(f"{self.path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
-            with contextlib.suppress(OSError):
-                self.path.replace(aside)
-            self.note = f"{self.path} was damaged ({error}) and is set aside as {aside.name}; nothing is remembered"
+            how = f"is damaged ({error})"
+            if aside:
+                place = self.path.with_name(f"{self.path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+                with contextlib.suppress(OSError):
+                    self.path.replace(place)
+                    how = f"was damaged ({error}) and is set aside as {place.name}"
+            self.note = f"{self.path} {how}; nothing is remembered"
             return State()
         return state
 

@@ -306,3 +306,16 @@ def test_check_finds_what_only_the_whole_shows(tmp_path: Path, text: str, key: s
     assert f": {key} " in done.stderr
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(("said", "shown"), [
+    ("https://hooks.example/T0/s3cret?token=s3cret", "https://hooks.example/..."),
+    ("https://me:s3cret@hooks.example:8443?s3cret", "https://hooks.example:8443/..."),
+    ("env:HOOK", "env:HOOK"),
+])
+def test_a_web_hooks_token_is_not_shown(tmp_path: Path, said: str, shown: str) -> None:
+    (tmp_path / "c.toml").write_text(f'[notify]\nwebhook = "{said}"\n', encoding="utf-8")
+    loaded = load(tmp_path / "c.toml")
+    assert f'webhook = "{shown}"' in show(loaded)
+    assert json.loads(as_json(loaded))["values"]["notify.webhook"]["value"] == shown
+    assert "s3cret" not in show(loaded) + as_json(loaded)

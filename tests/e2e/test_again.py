@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -121,3 +122,16 @@ async def test_a_gpu_lost_between_two_runs_is_missed_and_told(tmp_path: Path) ->
     log = next(state.glob("clustertop/*-log.ndjson"))
     logged = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     assert [(one["kind"], one["rule"]) for one in logged if one["table"] == "gpu"] == told
+
+
+@pytest.mark.parametrize(("command", "left"), [(("watch", "--for", "1"), False), (("once",), True)])
+def test_a_damaged_state_is_said_and_one_look_leaves_it(tmp_path: Path, command: tuple[str, ...], left: bool) -> None:
+    state = tmp_path / "state.json"
+    state.write_text('{"clustertop": "state", "version": 1, "firing": 7}', encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "clustertop", *command, "--state", str(state)], capture_output=True, text=True,
+        timeout=60, check=False)
+    assert done.returncode == 0
+    assert f"note: {state} {'is' if left else 'was'} damaged" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert bool(list(tmp_path.glob("state.json.damaged-*"))) != left

@@ -91,6 +91,7 @@ class TestParents:
         assert [(alert.rule, alert.thing.node) for alert in room.alerts] == [("node_unreachable", "gpu016")]
         assert told(room)[-2:] == ["cleared node_unreachable rack r2", "remains node_unreachable gpu016"]
         assert room.seen[-2].message.endswith("1 of them remain")
+        assert room.seen[-2].value == 1.0
         room.back(15)
         room.run(2)
         assert room.alerts == []

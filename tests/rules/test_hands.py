@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from clustertop.model import NodeInfo
+from clustertop.rules.spec import Clear, Level, Rule
 from nodes import Fleet, gpus
 
 
@@ -86,6 +87,20 @@ class TestAcknowledge:
         for _ in range(30):
             fleet.step()
         assert [alert.acked for alert in fleet.alerts if alert.rule == "gpu_temperature"] == [True]
+
+    def test_of_a_growth_the_growth_counts_not_the_total(self) -> None:
+        rule = Rule("replays", "gpu", "pcie_replays_total", ">", kind="increase", window_seconds=60.0,
+                    warning=Level(10.0), clear=Clear(limit=5.0))
+        fleet = Fleet(rules={"replays": rule})
+        for second in range(100):
+            fleet.step(gpu=gpus({"pcie_replays": second}))
+        fleet.core.acknowledge(fleet.alerts[0])
+        for second in range(100, 200):
+            fleet.step(gpu=gpus({"pcie_replays": second}))
+        assert fleet.alerts[0].acked, "as many a minute as before is no worse"
+        for second in range(200, 260):
+            fleet.step(gpu=gpus({"pcie_replays": 200 + 3 * (second - 200)}))
+        assert not fleet.alerts[0].acked
 
     def test_taken_back(self) -> None:
         fleet = Fleet()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import stat
 from pathlib import Path
 
 import pytest
 
+from clustertop import plain
 from clustertop.memory import Memory
 from clustertop.model import LinkState, NodeInfo
 from clustertop.record import Recorder, Recording, play
@@ -34,7 +36,12 @@ class TestFile:
         assert {one.name for one in file.path.parent.iterdir()} == {"state.json", "state.json.lock"}
 
     @pytest.mark.parametrize("damage", [b"", b"{", b'{"clustertop":"state","version":1,"acks":[{"rule":1}]}',
-                                        b'{"clustertop":"state","version":99}', b'{"clustertop":"recording","version":1}'])
+                                        b'{"clustertop":"state","version":99}',
+                                        b'{"clustertop":"state","version":1,"firing":[{"rule":"gpu_ecc","node":"n",'
+                                        b'"table":"gpu","key":"","attrs":{},"severity":99,"since":1.0}]}',
+                                        b'{"clustertop":"state","version":1,"firing":[{"rule":"gpu_ecc","node":"n",'
+                                        b'"table":"gpu","key":"","attrs":{},"severity":3,"since":1e300}]}',
+                                        b'{"clustertop":"recording","version":1}'])
     def test_a_damaged_file_is_set_aside_and_said_so(self, tmp_path: Path, damage: bytes) -> None:
         file = StateFile(tmp_path / "state.json")
         file.path.write_bytes(damage)
@@ -203,6 +210,7 @@ class TestAgain:
 
         fleet = asyncio.run(run())
         assert fleet.rules == ["raised gpu_missing", "cleared gpu_missing", "dismissed gpu_missing"]
+        assert json.loads(plain.transition_json(fleet.seen[1]))["value"] is None, "there was no good reading"
         assert watched(path, (5, seven)).seen == []
         fresh = asyncio.run(run_back(fleet))
         assert fresh == ["raised gpu_missing"], "once it is back it is expected again"

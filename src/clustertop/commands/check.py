@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from clustertop.commands import common
@@ -59,8 +58,7 @@ async def _check(plan: Plan, args: argparse.Namespace) -> int:
         session.evaluate()
         snapshot = session.snapshot
     assert snapshot is not None
-    for note in plan.notes:
-        print(f"note: {note}", file=sys.stderr)
+    common.Notes().tell(session.notes)
     made = report.make(snapshot, plan.rules, session.times)
     if args.json:
         print(plain.json_text(report.as_object(made), indent=1))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterable
     from pathlib import Path
 
     from clustertop.config import Loaded
@@ -92,6 +92,20 @@ def _state(wanted: str | None, loaded: Loaded, default_path: Callable[[Path], Pa
     if wanted:
         return None if wanted == "none" else Path(wanted).expanduser()
     return default_path(loaded.path) if loaded.path is not None else None
+
+
+class Notes:
+    """Tells on stderr what must not go unseen, each note once."""
+
+    def __init__(self) -> None:
+        self.said: set[str] = set()
+
+    def tell(self, notes: Iterable[str]) -> None:
+        """Print those of *notes* that have not been said."""
+        for note in notes:
+            if note not in self.said:
+                self.said.add(note)
+                print(f"note: {note}", file=sys.stderr, flush=True)
 
 
 def run_async(main: Coroutine[object, object, int]) -> int:

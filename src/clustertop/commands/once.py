@@ -36,7 +36,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _once(plan: Plan, args: argparse.Namespace) -> int:
-    import sys
 
     from clustertop import plain
     from clustertop.session import Session
@@ -45,8 +44,7 @@ async def _once(plan: Plan, args: argparse.Namespace) -> int:
         await session.wait_readings(READINGS, args.timeout)
         snapshot = session.snapshot
     assert snapshot is not None
-    for note in plan.notes:
-        print(f"note: {note}", file=sys.stderr)
+    common.Notes().tell(session.notes)
     if args.json:
         print(plain.json_text(plain.fleet_object(snapshot, session.times), indent=1))
     else:

@@ -77,21 +77,25 @@ async def follow(
     from clustertop.record import recording
     from clustertop.session import Session
 
-    for note in plan.notes:
-        print(f"note: {note}", file=sys.stderr)
+    notes = common.Notes()
+    notes.tell(plan.notes)
     print(f"clustertop: watching {plan.inventory.folded}", file=sys.stderr)
     with recording(record, plan, force=force, max_bytes=max_bytes) as tap:
         async with Session(plan, tap=tap) as session:
+            notes.tell(session.notes)
+            session.core.listen(lambda changes: notes.tell(session.notes))
             if say:
                 session.core.listen(printer(as_json=as_json))
             ended = asyncio.Event()
             if tap is not None:
-                tap.when_ended(lambda: _recording_ended(tap.note, ended if only_record else None))
+                tap.when_ended(lambda: _recording_ended(notes, tap.note, ended if only_record else None))
             status = await until_ended(session, seconds, ended, output=say)
+        notes.tell(session.notes)
     return common.EXIT_UNKNOWN if only_record and tap is not None and tap.failed else status
 
 
-def _recording_ended(note: str, ended: asyncio.Event | None) -> None:
+def _recording_ended(notes: common.Notes, note: str, ended: asyncio.Event | None) -> None:
+    notes.said.add(note)
     print(f"clustertop: {note}", file=sys.stderr, flush=True)
     if ended is not None:
         ended.set()

@@ -291,10 +291,10 @@ class Correlator:
 
     def _end(self, view: FleetView, live: _Live, into: Wanted | None, out: list[Transition]) -> None:
         remain = len(self._standing(live)) if into is not None else 0
-        rule = self._rules[live.wanted.rule]
-        alert = live.alert
-        value = float(self._verdicts[live.wanted.rule].value[live.wanted.rows[0]]) if not live.wanted.scope else 0.0
-        message = messages.cleared(rule, alert, view.at, remain)
+        state, alert = self._verdicts[live.wanted.rule], live.alert
+        # Of many things the value is how many there are; of one that was dismissed there is no good reading.
+        value = float(remain) if live.wanted.scope else _known(float(state.value[live.wanted.rows[0]]))
+        message = messages.cleared(state.rule, alert, view.at, remain)
         out.append(_transition(view, "cleared", replace(alert, message=message, value=value)))
 
     def _alert(self, view: FleetView, one: Wanted, alert_id: str, since: float, since_wall: float) -> Alert:
@@ -315,13 +315,17 @@ class Correlator:
         rule, table = state.rule, view[state.rule.table]
         level = severity or Severity(int(state.level[row]) or Severity.INFO)
         limit = next((step.limit for at, step in state.levels if at == level), state.levels[0][1].limit)
-        value = float(state.value[row])
+        value = _known(float(state.value[row]))
         node = int(table.node[row])
         return Alert(
             name, rule.title, level, Thing(rule.table, view.nodes[node].name, table.keys[row], table.labels[row]),
             row, messages.firing(name, rule, view, row, value), value, limit, rule.unit(table.spec),
             float(state.since[row]), float(state.since_wall[row]), messages.members(name, view, row), rule.hint,
             alert_id, (node,))
+
+
+def _known(value: float) -> float | None:
+    return None if value != value else value
 
 
 def _transition(view: FleetView, kind: str, alert: Alert, into: str = "") -> Transition:

@@ -14,6 +14,9 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from clustertop.model import Alert, NodeInfo
     from clustertop.rules.spec import Rule
     from clustertop.store.view import FleetView
@@ -69,8 +72,9 @@ class Silence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 class Hands:
     """The acknowledgements and silences in force."""
 
-    def __init__(self, rules: Mapping[str, Rule]) -> None:
-        self._rules = rules
+    def __init__(self, rules: Mapping[str, Rule], values: Callable[[str], NDArray[np.float64]]) -> None:
+        """*values* gives what a rule held against its limits last, [rows of its table], NaN where unknown."""
+        self._rules, self._values = rules, values
         self.acks: dict[tuple[str, str], Ack] = {}
         self.silences: dict[tuple[str, str], Silence] = {}
         self.dropped: dict[str, float] = {}
@@ -87,7 +91,7 @@ class Hands:
         self, alert: Alert, view: FleetView, *, by: str = "", reason: str = "", lasting: bool = False
     ) -> None:
         """Note that *alert*, as it reads in *view*, is known."""
-        ack = Ack(rule=alert.rule, thing=alert.thing.id, severity=int(alert.severity), value=self._reading(alert, view),
+        ack = Ack(rule=alert.rule, thing=alert.thing.id, severity=int(alert.severity), value=self._reading(alert),
                   at=view.wall, by=by, reason=reason, lasting=lasting)
         self.acks[ack.key] = ack
         self.changed += 1
@@ -148,18 +152,17 @@ class Hands:
         out.sort(key=lambda alert: alert.acked or alert.silenced)
         return out, worse
 
-    def _reading(self, alert: Alert, view: FleetView) -> float | None:
-        """What the alert is about reads now; of many things, how many they are."""
+    def _reading(self, alert: Alert) -> float | None:
+        """What the alert's rule holds against its limit now; of many things, how many they are."""
         if alert.row < 0:
             return alert.value
-        rule = self._rules[alert.rule]
-        now = view[rule.table].value(rule.metric, alert.row)
-        return alert.value if now is None else now
+        now = float(self._values(alert.rule)[alert.row])
+        return alert.value if now != now else now
 
     def _worse(self, ack: Ack, alert: Alert, view: FleetView) -> bool:
         if alert.severity > ack.severity:
             return True
-        now = self._reading(alert, view)
+        now = self._reading(alert)
         if now is None or ack.value is None:
             return False
         if alert.row < 0:
@@ -168,7 +171,7 @@ class Hands:
         up = 1.0 if rule.op in {">", ">="} else -1.0
         if up * (now - ack.value) <= 0:
             return False
-        if now.is_integer() and ack.value.is_integer() and view[rule.table].spec.metric(rule.metric).unit in _COUNTED:
+        if now.is_integer() and ack.value.is_integer() and rule.unit(view[rule.table].spec) in _COUNTED:
             return True
         limit = rule.levels()[0][1].limit
         return abs(now - limit) > WORSE * abs(ack.value - limit)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clustertop.model import Attr, LinkState, NodeInfo, Why, intern
-from clustertop.signals import disk, gpu, host, link, pcie, rdma, screen
+from clustertop.signals import bmc, disk, gpu, host, link, pcie, pdu, rdma, screen
 from clustertop.signals.units import pci_key
 from clustertop.store.history import History
 from clustertop.store.jobs import JobIndex
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 LABELS = {
     "node": host.node_label, "group": host.group_label, "gpu": gpu.label, "pcie": pcie.label, "port": rdma.label,
     "net": host.net_label, "process": gpu.process_label, "link": link.label, "disk": disk.label,
-    "screen": screen.label,
+    "screen": screen.label, "pdu": pdu.label, "bmc": bmc.label, "psu": bmc.psu_label, "sensor": bmc.sensor_label,
 }
 SPECS = (host.NODE, host.GROUP, gpu.TABLE, pcie.TABLE, rdma.TABLE, host.NET, gpu.PROCESS, link.TABLE, disk.TABLE,
-         screen.TABLE)
-GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen")
+         screen.TABLE, pdu.TABLE, bmc.TABLE, bmc.PSU, bmc.SENSOR)
+GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen", "pdu", "bmc")
 SETTLE_SECONDS = 300.0
 """After a boot: links train, services start, counters begin again."""
 RELOAD_SECONDS = 60.0

@@ -45,7 +45,7 @@ def _secret(description: str) -> Any:
 
 
 class Feed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One breaker and what hangs on it. In the name of a set, "{1}" in the values is the first number of the name."""
+    """One breaker and what hangs on it. "{1}" in a value is the first number of the feed's name ("{1:d}": no zeros)."""
 
     rating_amps: Annotated[float | None, _text("What the breaker may carry; not given: as the PDU says.")] = None
     volts: Annotated[
@@ -107,9 +107,10 @@ class Pdu(_Asked, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class Bmc(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The BMCs of a node or of a set of them, which are only read."""
 
-    host: Annotated[str, _text('Host name or address; "{node}" stands for the node, "{1}" for its first number.')] = (
-        "{node}-bmc"
-    )
+    host: Annotated[
+        str, _text('Host name or address; "{node}" stands for the node, "{1}" for its first number, "{1:d}" for that '
+                   "without zeros before it.")
+    ] = "{node}-bmc"
     over: Annotated[
         str, _text('"redfish"; "ipmi" (with ipmitool on this machine); "in-band": the node\'s probe asks its own BMC.')
     ] = "redfish"

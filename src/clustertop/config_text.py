@@ -84,7 +84,7 @@ _SITE_EXAMPLES: dict[str, dict[str, Any]] = {
         "over": "snmp", "host": "{name}.oob", "port": 161, "version": "2c", "community": "env:PDU_COMMUNITY",
         "user": "monitor", "auth_key": "file:pdu-auth", "auth_protocol": "SHA256", "privacy_key": "file:pdu-privacy",
         "privacy_protocol": "AES", "context": "", "timeout_seconds": 2.0, "retries": 2, "rack": "r{1}",
-        "profile": "apc_rpdu2", "interval_seconds": 10.0, "password": "env:PDU_PASSWORD", "basic": False,
+        "profile": "apc-rpdu", "interval_seconds": 10.0, "password": "env:PDU_PASSWORD", "basic": False,
         "ca_file": "pdu-ca.pem", "fingerprint": "AB:CD:...", "insecure": False,
     },
     "bmcs": {
@@ -240,7 +240,7 @@ def _tables(config: Config) -> Iterator[tuple[str, str, list[tuple[str, Any]]]]:
     """Yield each table that is not empty: its header, its key path, its rows."""
     for section in SECTIONS:
         yield f"[{section}]", section, [
-            (name, _without_token(item) if (section, name) == ("notify", "webhook") else item)
+            (name, _without_token(without_arguments(item)) if (section, name) == ("notify", "webhook") else item)
             for name, item in _rows(getattr(config, section))]
     for section in NAMED:
         entries: dict[str, Any] = getattr(config, section)

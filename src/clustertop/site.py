@@ -56,7 +56,7 @@ def resolve(loaded: Loaded, inventory: Inventory, *, whole: bool = True, strict:
     _refuse_shared(loaded, inventory, bmcs, {**made.keys, **{("feed", name): key for name, key in feeds.keys.items()}})
     if whole:
         notes += [f"{key} {_STRANGE}: {_few(strange)}" for key, strange in feeds.strange.items()]
-        notes += _odd_places(inventory, feeds.all, pdus, switches)
+        notes += _odd_places(inventory, feeds.all, pdus, switches, _leaves(loaded, inventory) if switches else set())
         kept = list(feeds.all.values())
     else:
         kept = _kept(feeds.all, names.watched, {node.rack for node in inventory.nodes} - {""})
@@ -98,6 +98,7 @@ class _Names:
         self._loaded = loaded
         self._expand: Callable[[str, str], list[Target]] | None = None
         self.watched = frozenset(node.name for node in inventory.nodes)
+        self.rack = {node.name: node.rack for node in inventory.nodes}
         self.known = {node.name.rpartition("@")[2]: node.name for node in inventory.nodes} | {
             node.name: node.name for node in inventory.nodes}
 
@@ -227,7 +228,7 @@ def _bmcs(
             if node in seen:
                 raise loaded.error(key, f"has {node}, which {seen[node]} has as well; keep it in one")
             seen[node] = key
-            device = made.bmc(key, node, entry, alone=len(nodes) == 1)
+            device = made.bmc(key, node, names.rack.get(node, ""), entry, alone=len(nodes) == 1)
             if node in names.watched:
                 if device is None:
                     in_band.append(node)
@@ -267,19 +268,22 @@ def _needed(
 ) -> tuple[dict[str, Device], dict[str, Device]]:
     """The PDUs of *feeds*, and the switches that watched nodes hang on."""
     needed = {feed.pdu for feed in feeds}
-    leaves: set[str] = set()
-    if switches:
-        from clustertop.topology_files import find
-
-        # From the map, not from the nodes: on a rail-optimised fabric a node hangs on several leaves.
-        topology = find(inventory, loaded)
-        leaves = {leaf for node in inventory.nodes for leaf in (node.leaf, *topology.leaves.get(node.name, ()))}
+    leaves = _leaves(loaded, inventory) if switches else set()
     return ({name: one for name, one in pdus.items() if name in needed},
             {name: one for name, one in switches.items() if one.leaf in leaves})
 
 
+def _leaves(loaded: Loaded, inventory: Inventory) -> set[str]:
+    """The leaves that nodes hang on. From the map: on a rail-optimised fabric a node has several, its entry none."""
+    from clustertop.topology_files import find
+
+    topology = find(inventory, loaded)
+    return {leaf for node in inventory.nodes for leaf in (node.leaf, *topology.leaves.get(node.name, ()))} - {""}
+
+
 def _odd_places(
-    inventory: Inventory, feeds: Mapping[str, Feed], pdus: Mapping[str, Device], switches: Mapping[str, Device]
+    inventory: Inventory, feeds: Mapping[str, Feed], pdus: Mapping[str, Device], switches: Mapping[str, Device],
+    leaves: set[str],
 ) -> list[str]:
     """Racks and leaves that no node has, where nodes have some: mostly a slip of the pen."""
     notes = []
@@ -288,7 +292,6 @@ def _odd_places(
     if racks:
         notes += [f"no node is in rack {clean(rack, 60)}; {nearest(rack, racks)}"
                   for rack in sorted(written - racks - {""})]
-    leaves = {node.leaf for node in inventory.nodes} - {""}
     if leaves and (odd := sorted({one.leaf for one in switches.values()} - leaves)):
         notes.append(f"no node is below the leaf {', '.join(odd[:8])}{' ...' if len(odd) > 8 else ''}")
     return notes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import TYPE_CHECKING, TypeVar
 
@@ -91,14 +92,20 @@ def expanded(loaded: Loaded, section: str, entries: Mapping[str, Entry]) -> Iter
 def filled(loaded: Loaded, key: str, text: str, name: str, word: str = "name") -> str:
     """Return *text* with ``{name}`` (or another *word*) and ``{1}``, ``{2}`` … (the numbers in the name) filled in.
 
+    ``{1:d}`` is the number without zeros before it, as an address has it.
+
     Raises:
         ConfigError: it has another word in braces.
     """
     numbers = re.findall("[0-9]+", name)
-    known = {word: name, "name": name, **{str(place): number for place, number in enumerate(numbers, 1)}}
+    known: dict[str, str] = {word: name, "name": name}
+    known |= {str(place): number for place, number in enumerate(numbers, 1)}
 
     def fill(match: re.Match[str]) -> str:
         wanted: str = match[1]
+        plain = wanted.endswith(":d") and wanted[:-2].isdecimal()
+        if plain and wanted[:-2] in known:
+            return str(int(known[wanted[:-2]]))
         if wanted not in known:
             words = ", ".join(f"{{{one}}}" for one in known)
             raise loaded.error(key, f"has {{{clean(wanted, 40)}}}; of {name} there are {words}")
@@ -171,8 +178,8 @@ class Devices:
                 options={"over": entry.over, "uplinks": entry.uplinks, "host_ports": entry.host_ports})
         return found
 
-    def bmc(self, key: str, node: str, entry: Bmc, *, alone: bool) -> Device | None:
-        """The BMC of *node*, which is the only one of its table where *alone*; None: its probe asks it.
+    def bmc(self, key: str, node: str, rack: str, entry: Bmc, *, alone: bool) -> Device | None:
+        """The BMC of *node* in *rack*, which is the only one of its table where *alone*; None: its probe asks it.
 
         Raises:
             ConfigError: the table is not right.
@@ -191,7 +198,7 @@ class Devices:
         else:
             self._foreign(key, entry, ("basic", *_TLS), 'over = "redfish"')
             access = self._ipmi(key, entry, host, port)
-        return Device(f"{node}-bmc", "bmc", access, shown(host, port, USUAL_PORTS[entry.over]), of=node,
+        return Device(f"{node}-bmc", "bmc", access, shown(host, port, USUAL_PORTS[entry.over]), of=node, rack=rack,
                       interval_seconds=entry.interval_seconds, options={"over": entry.over})
 
     def fabric(self, nodes: Mapping[str, str]) -> Device | None:
@@ -228,6 +235,12 @@ class Devices:
     def _host(self, key: str, host: str) -> str:
         host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
         if _HOST.fullmatch(host):
+            if host.replace(".", "").isdecimal() or ":" in host:
+                try:
+                    ipaddress.ip_address(host)
+                except ValueError:
+                    raise self._loaded.error(key, f"is no address: {_quoted(host)}; a number without zeros before it "
+                                                  'is written "{1:d}"') from None
             return host
         if "@" in host:
             raise self._loaded.error(key, "must be a host name or address alone; a user goes to user, a secret nowhere")

@@ -94,7 +94,8 @@ class Pdu(_Asked, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     over: Annotated[str, _text('"snmp" or "redfish".')] = "snmp"
     profile: Annotated[
-        str, _text("Device profile; `clustertop pdu-walk --profiles` lists them. Empty: it is recognised.")
+        str, _text("Device profile (`clustertop pdu-walk --profiles` lists them), or a file of your own: FILE.toml. "
+                   "Empty: it is recognised.")
     ] = ""
     interval_seconds: Annotated[float, _number("Time between two readings.", LEAST_SECONDS, 3600)] = 10.0
     password: Annotated[str, _secret("Redfish: where the password is")] = ""

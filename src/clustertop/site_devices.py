@@ -140,9 +140,10 @@ class Devices:
             self._shared(key, entry.host, name)
             if entry.over == "snmp":
                 self._foreign(key, entry, _REDFISH, 'over = "redfish"')
-                self._profile(key, entry.profile)
+                profile = self._profile(key, entry.profile)
                 access: object = self._snmp(key, entry, host)
             else:
+                profile = ""
                 self._foreign(key, entry, (*_SNMP, "profile"), 'over = "snmp"')
                 access = self._redfish(key, entry, host)
             port = entry.port or USUAL_PORTS[entry.over]
@@ -150,7 +151,7 @@ class Devices:
             found[name] = Device(
                 name, "pdu", access, shown(host, port, USUAL_PORTS[entry.over]),
                 rack=self._text(key, "rack", entry, name), interval_seconds=entry.interval_seconds,
-                options={"over": entry.over, "profile": entry.profile})
+                options={"over": entry.over, "profile": profile})
         return found
 
     def switches(self) -> dict[str, Device]:
@@ -253,12 +254,22 @@ class Devices:
             if getattr(entry, field) != getattr(usual, field):
                 raise self._loaded.error(f"{key}.{field}", f"is for {whose}; here it says nothing, so take it out")
 
-    def _profile(self, key: str, profile: str) -> None:
-        if profile:
-            from clustertop.sources.profile import profiles
+    def _profile(self, key: str, profile: str) -> str:
+        """What ``sources.profile.load`` is to be given. Raises ConfigError."""
+        if not profile:
+            return ""
+        from clustertop.sources.profile import ProfileError, load, profiles
 
+        if not profile.endswith(".toml"):
             if profile not in profiles():
                 raise self._loaded.error(f"{key}.profile", f"is no profile; {nearest(profile, profiles())}")
+            return profile
+        path = str(self._loaded.beside(profile))
+        try:
+            load(path)
+        except ProfileError as error:
+            raise self._loaded.error(f"{key}.profile", f"cannot be used: {error}") from None
+        return path
 
     def _snmp(self, key: str, entry: Pdu | Switch, host: str) -> SnmpTarget:
         from clustertop.sources.snmp_target import SnmpTarget

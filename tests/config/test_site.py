@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,10 +25,9 @@ from clustertop.topology_files import fill
 from configs import clustertop, write
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from clustertop.places import Device
 
+PROFILES = Path(__file__).parents[2] / "src" / "clustertop" / "sources" / "profiles"
 SECRET = "hunter2-in-clear"
 NODES = """
 [inventory]
@@ -171,6 +171,15 @@ port = 8443
     assert d.agent().who == Community(Key("public"), 2)
     for each in found.devices:
         assert SECRET not in repr(each)
+
+
+def test_a_profile_of_ones_own(tmp_path: Path) -> None:
+    text = NODES + '[pdus.p]\nprofile = "mine.toml"'
+    assert "No such file" in str(refusal(tmp_path, text))
+    (tmp_path / "mine.toml").write_text("parts = 3  # no list")
+    assert refusal(tmp_path, text).key == "pdus.p.profile"
+    (tmp_path / "mine.toml").write_text((PROFILES / "apc-rpdu.toml").read_text("utf-8"))
+    assert one(site(tmp_path, text), "p").options["profile"] == str(tmp_path / "mine.toml")
 
 
 def test_what_is_made_of_bmcs_can_be_used(tmp_path: Path) -> None:

@@ -571,6 +571,21 @@ def test_the_examples_of_the_template_make_a_site(tmp_path: Path) -> None:
     assert summary(found) == "16 feeds, 8 PDUs, 64 BMCs, 4 switches"
 
 
+def test_the_examples_of_the_documentation_are_right(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "power.md").read_text("utf-8")
+    rack, racks, switches = (
+        re.sub(r'"(?:env|file):[^"]*"', '"env:TEST_PASSWORD"', block)
+        for block in re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL))
+    assert summary(site(tmp_path, rack)) == "2 feeds, 2 PDUs, 16 BMCs"
+    nodes = "[racks]\n" + "".join(f'r{one} = "gpu[{one * 16 - 15:03}-{one * 16:03}]"\n' for one in range(1, 9))
+    found = site(tmp_path, nodes + racks + switches)
+    assert summary(found) == "16 feeds, 16 PDUs, 128 BMCs, 5 switches, 1 fabric"
+    assert found.notes == ()
+    assert one(found, "gpu007-bmc").where == "10.0.8.7"
+    kinds = {match[1] for match in re.finditer(r"^config\.toml, line \d+: \S+ (.{12})", text, flags=re.MULTILINE)}
+    assert kinds == {"is not mutua", "is line to n"}
+
+
 def test_a_site_costs_a_start_little(tmp_path: Path) -> None:
     """Without sections nothing of SNMP, HTTP or TLS is loaded."""
     code = ("import sys\nfrom clustertop.config import load\nfrom clustertop.inventory import resolve as nodes\n"

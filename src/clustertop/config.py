@@ -493,9 +493,9 @@ def _decode(data: dict[str, Any], place: Loaded) -> Config:
         if section in SECTIONS:
             parts[section] = reader.convert(reader.table(value, (section,)), SECTIONS[section], (section,))
         elif section in NAMED:
-            table = reader.table(value, (section,))
             if section in config_site.SITE_NAMED:
-                config_site.guard(place, section, table)
+                config_site.guard(place, section, value)
+            table = reader.table(value, (section,))
             parts[section] = {
                 name: reader.convert(item, NAMED[section], (section, name)) for name, item in table.items()
             }

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from clustertop.places import Site
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
@@ -60,3 +62,5 @@ class Plan:
     """How long after a pause of the console itself nothing is raised at all."""
     origins: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By rule and field: where the operator's configuration set it; what is not here is built in."""
+    site: Site = Site()
+    """What is watched beside the nodes."""

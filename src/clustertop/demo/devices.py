@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clustertop.demo import bmc_tree, pdu_table
@@ -17,13 +16,14 @@ from clustertop.demo.snmp_agent import SnmpAgent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from clustertop.demo.session import Demo
     from clustertop.demo.snmp_agent import Value
     from clustertop.sources.oids import Oid
 
 HOST = "127.0.0.1"
-COMMUNITY_FILE, PASSWORD_FILE = "snmp_community", "bmc_password"  # noqa: S105 - names of files
+COMMUNITY_FILE, PASSWORD_FILE = "snmp_community", "bmc_password"
 BMC_USER = "monitor"
 _PDU_UPTIME_HUNDREDTHS = 91_000_000
 

@@ -122,7 +122,7 @@ def place(faults: Iterable[Fault], plan: Plan, seed: int) -> list[Placed]:
     rng = random.Random(f"{seed}/faults")  # noqa: S311 - a repeatable choice, not a secret
     wanted = list(faults)
     taken = {_find(fault, names) for fault in wanted if fault.node}
-    out = []
+    out: list[Placed] = []
     for fault in wanted:
         if fault.node:
             node = _find(fault, names)

@@ -1,10 +1,11 @@
-"""How the demo's nodes are fed: racks, feeds, PDUs and supplies, and when which of them fails. Fixed by plan and faults.
+"""How the demo's nodes are fed: feeds, PDUs and supplies, and when which of them fails. Fixed by plan and faults.
 
 Each four nodes of a rack hang on a pair of three-phase feeds, A and B, 400/230 V with a 63 A breaker and a metered rack
-PDU each. A node of the demo (eight H100) takes 6 to 8 kW by two three-phase supplies, one on A and one on B, so each
-feed runs at 30 to 38 % of its breaker, and one alone carries all four nodes at 60 to 76 %: below the 80 % that a
-continuous load may have. Where the demo is told to trip a breaker, the four nodes in question have no feed B: both of
-their supplies hang on A, which then runs at 60 to 76 % all the time, and nothing is left when it trips.
+PDU each. A node of the demo (eight H100) takes 7 to 8 kW at work by two three-phase supplies, one on A and one on B.
+So a feed runs at 30 to 38 % of its breaker (less where a node is idle, or while a job saves), and one alone carries all
+four nodes at up to 76 %: below the 80 % that a continuous load may have. Where the demo is told to trip a breaker, the
+four nodes in question have no feed B: both of their supplies hang on A, which runs at 60 to 76 % all the time, and
+nothing is left when it trips.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ from typing import IO, TYPE_CHECKING, Any
 from clustertop.demo.faults import Fault, FaultError, place
 from clustertop.demo.feeds import Wiring
 from clustertop.demo.plan import make_plan
-from clustertop.demo.site import make_site
 from clustertop.model import NodeInfo
 from clustertop.text import clean
 from clustertop.wire.transport import PollSettings
@@ -96,6 +95,9 @@ async def start_demo(
             sys.executable, "-m", "clustertop.demo.server", *arguments, stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE, stderr=errors, start_new_session=True, limit=1 << 22,
         )  # fmt: skip
+        # Here: its HTTP and SNMP libraries load while the process starts.
+        from clustertop.demo.site import make_site
+
         report = await _started(process, errors, count)
         yield _demo(report, directory, process.pid, make_site(plan, wiring, directory, report["devices"]))
     finally:

@@ -1,7 +1,8 @@
 """The demo's power: what nodes take, by which supplies and feeds it flows, and what each phase and bank carries.
 
-A node's load is its GPUs' simulated power, fans by their heat, processors by their work, and the rest of the board, over
-the supplies' efficiency. It follows the GPUs step by step; the meters smooth it over a second or two and waver a little.
+A node's load is its GPUs' simulated power, fans by their heat, processors by their work, and the rest of the board,
+over the supplies' efficiency. It follows the GPUs step by step; the meters smooth it over a second or two and waver a
+little.
 Power in W, currents in A, [feeds, ...] as ``feeds.Wiring`` numbers them.
 """
 
@@ -25,8 +26,8 @@ POWER_FACTOR = 0.985
 BANKS_EACH = 2
 """Banks on each phase, with a breaker each: the first half of the nodes on one, the second half on the other."""
 BANK_AMPS = 32.0
-RAMP_PER_SECOND = 0.0023
-"""Of its breaker, by which an overloaded feed rises: from 0.34 it is at 0.8 after 200 s and at 1 after 287 s."""
+RAMP_SECONDS = 285.0
+"""In which an overloaded feed climbs to its breaker's rating: from 0.34 it is at 0.8 after 199 s, at 0.875 after 231."""
 RAMP_MOST = 1.08
 """Where it stops: a breaker carries this for hours."""
 STANDBY_WATTS = 45.0
@@ -48,7 +49,7 @@ class Power:
         count, feeds = len(wiring.feed_of), len(wiring.feeds)
         rng = np.random.default_rng((seed, 3))
         self._noise = np.random.default_rng((seed, 4))
-        split = rng.normal(1.0, 0.012, (count, PHASES))
+        split: Floats = rng.normal(1.0, 0.012, (count, PHASES))
         self._split: Floats = split / split.sum(axis=1, keepdims=True)
         """How each node spreads over the phases."""
         self._half = np.zeros(count, np.intp)
@@ -76,7 +77,8 @@ class Power:
     @property
     def amps(self) -> Floats:
         """Of each feed's phases: [feeds, 3]."""
-        return self.bank_amps.sum(axis=1)
+        found: Floats = self.bank_amps.sum(axis=1)
+        return found
 
     @property
     def bank_amps(self) -> Floats:
@@ -148,9 +150,9 @@ class Power:
         feeds = len(self.wiring.feeds)
         slot = (self.wiring.feed_of * BANKS_EACH + self._half[:, None]).ravel()
         flat = self.input[:, :, None] * self._split[:, None, :]
-        banks = np.stack([np.bincount(slot, flat[:, :, phase].ravel(), feeds * BANKS_EACH) for phase in range(PHASES)],
-                         axis=1)  # fmt: skip
-        self.bank_watts = banks.reshape(feeds, BANKS_EACH, PHASES)
+        for phase in range(PHASES):
+            carried = np.bincount(slot, flat[:, :, phase].ravel(), feeds * BANKS_EACH)
+            self.bank_watts[:, :, phase] = carried.reshape(feeds, BANKS_EACH)
         for feed, start in self.wiring.overload.items():
             if now >= start and fed[feed]:
                 self._overload(feed, now - start)
@@ -158,6 +160,7 @@ class Power:
     def _overload(self, feed: int, age: float) -> None:
         """Load the feed with what it lacks to a steady climb, evenly over its phases."""
         begin = self._ramp.setdefault(feed, float(self._calm[feed]))
-        aim = min(begin + age * RAMP_PER_SECOND, RAMP_MOST) * RATING_AMPS * self.volts[feed] * POWER_FACTOR
+        share = min(begin + age * (1.0 - begin) / RAMP_SECONDS, RAMP_MOST)
+        aim = share * RATING_AMPS * self.volts[feed] * POWER_FACTOR
         lacking = np.maximum(aim - self.bank_watts[feed].sum(axis=0), 0.0)
         self.bank_watts[feed] += lacking / BANKS_EACH

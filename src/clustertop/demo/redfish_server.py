@@ -57,14 +57,12 @@ class Bmc:
         if path != BASE and not self._known(headers):
             return _error(401, "Base.1.12.NoValidSession", "There is no valid session established.")
         if method == "DELETE":
-            return (204, b"", "") if self.sessions.pop(path, None) else _error(404, "Base.1.12.ResourceMissingAtURI", path)
+            return (204, b"", "") if self.sessions.pop(path, None) else _missing()
         if method != "GET":
             return _error(405, "Base.1.12.ActionNotSupported", "This service only reads.")
-        found: Mapping[str, Any] | None = {"@odata.id": SESSIONS, "Members": [{"@odata.id": one} for one in self.sessions]}
-        if path != SESSIONS:
-            found = self.body(path)
+        found = self.body(path)
         if found is None:
-            return _error(404, "Base.1.12.ResourceMissingAtURI", "There is nothing here.")
+            return _missing()
         if "$expand" in target:
             found = {**found, "Members": [self._member(one) for one in found.get("Members", ())]}
         return 200, json.dumps(found).encode(), ""
@@ -171,6 +169,10 @@ def _error(status: int, code: str, message: str) -> tuple[int, bytes, str]:
     said = {"code": "Base.1.12.GeneralError", "message": "See ExtendedInfo",
             "@Message.ExtendedInfo": [{"MessageId": code, "Message": message}]}  # fmt: skip
     return status, json.dumps({"error": said}).encode(), ""
+
+
+def _missing() -> tuple[int, bytes, str]:
+    return _error(404, "Base.1.12.ResourceMissingAtURI", "There is nothing here.")
 
 
 def certificate(directory: Path) -> tuple[ssl.SSLContext, str]:

@@ -1,9 +1,9 @@
 """The demo's leaf switches: ports, counters, and their IF-MIB tables (RFC 2863). They move with the simulator.
 
 A leaf of the plan is the switch of one rail (rail-optimised: each of a node's eight compute ports goes to another
-switch, and all eight rails carry the same). It has a 400 Gb/s port per node, with the node's name in its alias, and half
-as many 800 Gb/s uplinks, four at least, so nothing is oversubscribed. It answers as an Ethernet leaf does, although the
-nodes' own ports say InfiniBand.
+switch, and all eight rails carry the same). It has a 400 Gb/s port per node, with the node's name in its alias, and
+half as many 800 Gb/s uplinks, four at least, so nothing is oversubscribed. It answers as an Ethernet leaf does,
+although the nodes' own ports say InfiniBand.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clustertop.demo import ber
-from clustertop.demo.traffic import PORT_BYTES_PER_SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

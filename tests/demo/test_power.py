@@ -142,16 +142,16 @@ async def test_the_real_pdu_client_recognises_and_scales_a_demo_pdu(tmp_path: Pa
 async def test_what_bmcs_and_pdus_say_is_the_same_power_and_follows_the_gpus(tmp_path: Path) -> None:
     async with stage(tmp_path) as demo:
         seen = []
-        for demo.at in (30.0, 31.5, 33.0, 400.0):
+        for demo.at in (30.0, 33.0):
             feeds = [await demo.pdu(one.pdu) for one in demo.site.feeds[:2]]
             nodes = [await demo.bmc(name) for name in demo.site.feeds[0].nodes]
             drawn = sum(one.total("watts") or 0.0 for one in feeds)
             assert drawn == pytest.approx(sum(one.watts.number or 0.0 for one in nodes), rel=0.01)
             seen.append(drawn)
-    assert len(set(seen)) == 4
+    assert len(set(seen)) == 2
     cluster = Cluster(8)
     gpus, fed = [], []
-    for moment in np.arange(30.0, 430.0, 1.0):
+    for moment in np.arange(30.0, 430.0, 2.0):
         cluster.simulator.advance(moment)
         gpus.append(cluster.simulator.power[:4].sum())
         fed.append(cluster.power.bank_watts[:2].sum())
@@ -315,7 +315,7 @@ def test_an_answer_that_would_be_too_big_is_cut_or_refused() -> None:
 
 def test_feeds_run_at_a_third_and_one_of_a_pair_could_carry_both() -> None:
     cluster = Cluster(64)
-    found = shares(cluster, range(60, 600, 2))
+    found = shares(cluster, range(60, 500, 4))
     busy = [number for number, one in enumerate(cluster.wiring.feeds)
             if all(cluster.plan.nodes[node].job >= 0 for node in one.nodes)]
     typical = np.median(found[:, busy], axis=0)

@@ -27,7 +27,7 @@ BANKS_EACH = 2
 """Banks on each phase, with a breaker each: the first half of the nodes on one, the second half on the other."""
 BANK_AMPS = 32.0
 RAMP_SECONDS = 285.0
-"""In which an overloaded feed climbs to its breaker's rating: from 0.34 it is at 0.8 after 199 s, at 0.875 after 231."""
+"""In which an overloaded feed climbs to its rating: from 0.34 of it it is at 0.8 after 199 s, at 0.875 after 231 s."""
 RAMP_MOST = 1.08
 """Where it stops: a breaker carries this for hours."""
 STANDBY_WATTS = 45.0

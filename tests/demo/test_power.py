@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import stat
+from argparse import Namespace
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from pyasn1.codec.ber import encoder
 from pyasn1.type import univ
 
+from clustertop.commands.demo import running
 from clustertop.demo import ber
 from clustertop.demo.cluster import Cluster
 from clustertop.demo.devices import COMMUNITY_FILE, PASSWORD_FILE, Devices
@@ -25,7 +27,6 @@ from clustertop.demo.server import departures
 from clustertop.demo.site import make_site
 from clustertop.demo.snmp_agent import SnmpAgent
 from clustertop.demo.traffic import RAILS
-from clustertop.plan import Plan
 from clustertop.signals import ifmib, power
 from clustertop.signals.traffic import leaf_share, rack_share, ring, spine_share
 from clustertop.sources.bmc_reading import BmcState, PsuState, Quantity, RedundancyState
@@ -255,8 +256,12 @@ async def test_a_demo_process_hands_over_its_site_and_keeps_its_secrets() -> Non
                 await client.get([oid("1.3.6.1.2.1.1.1.0")])
 
 
-def test_a_plan_without_devices_has_an_empty_site() -> None:
-    assert not Plan.__dataclass_fields__["site"].default_factory()  # type: ignore[misc]
+async def test_the_command_watches_the_site_of_its_demo() -> None:
+    args = Namespace(nodes=2, seed=7, interval=1.0)
+    async with running(args, []) as plan:
+        assert [(device.kind, device.of) for device in plan.site.devices] == [
+            ("pdu", ""), ("pdu", ""), ("bmc", "gpu001"), ("bmc", "gpu002"), ("switch", "")]
+        assert {feed.pdu for feed in plan.site.feeds} == {"pdu-r1-a1", "pdu-r1-b1"}
 
 
 async def test_walks_gets_and_ends_come_in_order(tmp_path: Path) -> None:
@@ -386,6 +391,7 @@ async def test_a_breaker_without_a_pair_takes_its_nodes_with_it(tmp_path: Path) 
         event = power.feed_event(share * RATING_AMPS, after.of("phase")[0].amps or 0.0, RATING_AMPS, volts=0.0, nodes_lost=4)
         assert event == "breaker tripped"
         assert sorted(departures(demo.cluster)) == [(30.0, number) for number in (4, 5, 6, 7)]
+        demo.devices.cut()
         with pytest.raises(BmcFailure) as gone:
             await demo.bmc("gpu006")
         assert gone.value.state is BmcState.NOT_ANSWERING

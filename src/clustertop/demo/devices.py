@@ -72,6 +72,14 @@ class Devices:
             ports.append(server.sockets[0].getsockname()[1])
         return {"pdus": pdus, "switches": switches, "bmcs": ports, "fingerprint": fingerprint}
 
+    def cut(self) -> None:
+        """Let the BMCs go that have no power any more: from now on nothing listens there."""
+        for bmc, server in zip(self.bmcs, self._servers, strict=True):
+            if server.is_serving() and bmc.dark():
+                server.close()
+                for connection in list(bmc.connections):
+                    connection.abort()
+
     async def _agent(self, values: Mapping[Oid, Value], community: bytes) -> int:
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_datagram_endpoint(

@@ -39,7 +39,7 @@ class Bmc:
     body: Callable[[str], Mapping[str, Any] | None]
     """The resource at a path, None where there is none."""
     dark: Callable[[], bool] = lambda: False
-    """Whether it has no power: it lets go of every connection."""
+    """Whether it has no power."""
     hung: Callable[[], bool] = lambda: False
     """Whether it takes requests and answers none."""
     sessions: dict[str, tuple[str, float]] = field(default_factory=dict)
@@ -47,6 +47,7 @@ class Bmc:
     made: int = 0
     most: int = 0
     """Sessions that were open at once, at most."""
+    connections: set[asyncio.Transport] = field(default_factory=set)
 
     def answer(self, method: str, target: str, headers: Mapping[str, str], said: bytes) -> tuple[int, bytes, str]:
         """Status, body, and more header lines."""
@@ -124,14 +125,14 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        if self._bmc.dark():
-            self._transport.abort()
+        self._bmc.connections.add(self._transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._transport is not None:
+            self._bmc.connections.discard(self._transport)
 
     def data_received(self, data: bytes) -> None:
         if self._transport is None:
-            return
-        if self._bmc.dark():
-            self._transport.abort()
             return
         if self._bmc.hung():
             self._data = b""

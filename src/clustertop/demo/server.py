@@ -86,7 +86,7 @@ async def serve(cluster: Cluster, directory: Path, interval: float | None = None
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 50, 100)
-        life = asyncio.create_task(_life(demo, rooms, listeners), name="demo life")
+        life = asyncio.create_task(_life(demo, rooms, listeners, devices), name="demo life")
         await asyncio.wait({life, asyncio.create_task(over.wait())}, return_when=asyncio.FIRST_COMPLETED)
         if life.done():
             life.result()
@@ -99,8 +99,10 @@ async def serve(cluster: Cluster, directory: Path, interval: float | None = None
             rooms.shut(number)
 
 
-async def _life(demo: Demo, rooms: Rooms, listeners: Sequence[asyncssh.SSHAcceptor]) -> None:
-    """Take nodes down when their time has come; their time starts with the first frame."""
+async def _life(
+    demo: Demo, rooms: Rooms, listeners: Sequence[asyncssh.SSHAcceptor], devices: Devices
+) -> None:
+    """Take nodes and their BMCs down when their time has come; their time starts with the first frame."""
     await demo.first_frame.wait()
     down = sorted(departures(demo.cluster))
     while down or demo.cluster.nodes:
@@ -109,6 +111,7 @@ async def _life(demo: Demo, rooms: Rooms, listeners: Sequence[asyncssh.SSHAccept
             number = down.pop(0)[1]
             listeners[number].close()
             rooms.shut(number)
+        devices.cut()
         # The simulator goes on while nobody looks, in small strides.
         await asyncio.sleep(min(SKIP_STEPS_SECONDS, max(down[0][0] - now, 0.0)) if down else SKIP_STEPS_SECONDS)
 

@@ -75,7 +75,7 @@ class Stage:
             return await pdu.read()
 
     async def bmc(self, node: str) -> BmcReading:
-        access = self.device(f"bmc-{node}").access
+        access = self.device(f"{node}-bmc").access
         assert isinstance(access, RedfishTarget)
         source = Redfish(access, QUICK)
         try:
@@ -84,7 +84,7 @@ class Stage:
             await source.aclose()
 
     async def look(self, leaf: str) -> ifmib.Look:
-        access = self.device(f"switch-{leaf}").access
+        access = self.device(leaf).access
         assert isinstance(access, Agent)
         async with Client(access) as client:
             rows = (await client.walk(*SWITCH_ROOTS)).rows
@@ -173,7 +173,7 @@ async def test_redfish_over_a_pinned_certificate_leaves_no_session(tmp_path: Pat
         assert {one.quantity for one in reading.sensors} == {Quantity.TEMPERATURE, Quantity.SPEED}
         bmc = demo.devices.bmcs[1]
         assert (bmc.made, bmc.most, bmc.sessions) == (1, 1, {})
-        access = demo.device("bmc-gpu002").access
+        access = demo.device("gpu002-bmc").access
         assert isinstance(access, RedfishTarget)
         stranger = Redfish(replace(access, tls=Tls(fingerprint="ab" * 32)), QUICK)
         with pytest.raises(BmcFailure) as refused:
@@ -185,7 +185,7 @@ async def test_redfish_over_a_pinned_certificate_leaves_no_session(tmp_path: Pat
 
 async def test_a_bmc_has_two_session_slots(tmp_path: Path) -> None:
     async with stage(tmp_path, 1) as demo:
-        access = demo.device("bmc-gpu001").access
+        access = demo.device("gpu001-bmc").access
         assert isinstance(access, RedfishTarget)
         three = [Redfish(access, QUICK) for _ in range(3)]
         for one in three[:2]:
@@ -459,6 +459,25 @@ def test_a_ring_sends_each_nodes_bytes_to_the_next_rank() -> None:
     assert rack_share(flows, racks).ratio == pytest.approx(want)
     assert 0 < (spine_share(flows, leaves).ratio or 0) < 0.3
     assert cluster.traffic.matrix().sum() == pytest.approx(sum(flow[2] for flow in cluster.traffic.flows()))
+
+
+def test_peers_have_exchanged_what_the_rings_carried_and_an_incast_is_slow() -> None:
+    cluster = Cluster(32, 7, [parse("incast:40")])
+    target = cluster.faults[0].node
+    total = np.zeros((32, 32))
+    for step in range(1, 241):
+        cluster.simulator.advance(step * 0.25)
+        total += cluster.traffic.matrix() * 0.25
+        if step == 159:
+            calm = [one.rtt_seconds for one in cluster.traffic.peers(target)]
+    for node in (target, (target + 1) % 32):
+        peers = cluster.traffic.peers(node)
+        assert [one.sent_bytes for one in peers] == pytest.approx([total[node, one.node] for one in peers])
+        assert [one.received_bytes for one in peers] == pytest.approx([total[one.node, node] for one in peers])
+        assert sum(one.sent_bytes + one.received_bytes for one in peers) == pytest.approx(total[node].sum() + total[:, node].sum())
+    assert len(calm) == 2  # before and behind it in the ring
+    assert max(calm) < 0.0003
+    assert min(one.rtt_seconds for one in cluster.traffic.peers(target)) > 0.003
 
 
 def test_a_bad_rank_order_sends_everything_across_racks_and_leaves() -> None:

@@ -39,7 +39,7 @@ class Cluster:
         self.power = Power(self.wiring, self.simulator, seed)
         self.traffic = Traffic(self.plan, self.wiring, self.simulator, self.faults)
         self.switches = Switches(self.plan, self.traffic, self.simulator, seed, self.faults)
-        self.simulator.followers += [self.power.move, self.switches.move]
+        self.simulator.followers += [self.power.move, self.traffic.move, self.switches.move]
         self.nodes = [
             Node(number, build(node, seed), self.simulator, [one for one in self.faults if one.node == number])
             for number, node in enumerate(self.plan.nodes)

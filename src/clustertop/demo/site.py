@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from clustertop.demo.feeds import Wiring
     from clustertop.demo.plan import Plan
+    from clustertop.places import DeviceKind
 
 INTERVAL_SECONDS = 10.0
 
@@ -37,19 +38,21 @@ def make_site(plan: Plan, wiring: Wiring, directory: Path, told: Mapping[str, An
         for feed in wiring.feeds
     ]
     devices += [
-        _device(f"bmc-{node.name}", "bmc", RedfishTarget(f"https://{HOST}:{port}", BMC_USER, password, tls=tls), port,
+        _device(f"{node.name}-bmc", "bmc", RedfishTarget(f"https://{HOST}:{port}", BMC_USER, password, tls=tls), port,
                 of=node.name, rack=node.rack)
         for node, port in zip(plan.nodes, told["bmcs"], strict=True)
     ]  # fmt: skip
     devices += [
-        _device(f"switch-{leaf}", "switch", Agent(HOST, community, port), port, leaf=leaf)
+        _device(leaf, "switch", Agent(HOST, community, port), port, leaf=leaf)
         for leaf, port in told["switches"].items()
     ]
     return Site(feeds(plan, wiring), tuple(devices))
 
 
-def _device(name: str, kind: Any, access: object, port: int, **more: str) -> Device:
-    return Device(name, kind, access, where=f"{HOST}:{port}", interval_seconds=INTERVAL_SECONDS, **more)  # type: ignore[arg-type]
+def _device(name: str, kind: DeviceKind, access: object, port: int, **more: str) -> Device:
+    over = "redfish" if kind == "bmc" else "snmp"
+    return Device(name, kind, access, f"{HOST}:{port}", more.get("of", ""), more.get("rack", ""), more.get("leaf", ""),
+                  INTERVAL_SECONDS, {"over": over})  # fmt: skip
 
 
 def feeds(plan: Plan, wiring: Wiring) -> tuple[Feed, ...]:

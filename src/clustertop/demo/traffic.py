@@ -7,6 +7,7 @@ the jobs' life: most while they reduce, a little while they compute, nothing whi
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -30,6 +31,32 @@ PORT_BYTES_PER_SECOND = 50e9
 """400 Gb/s."""
 INCAST_SHARE = 0.985
 """Of its port, what the target of an incast receives: all that it can."""
+LEAF_RTT_SECONDS, SPINE_RTT_SECONDS, INCAST_RTT_SECONDS = 60e-6, 120e-6, 3.8e-3
+"""Round trips as TCP sees them: below one leaf, through a spine, and to a port whose buffer stands full."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoPeer:
+    """What a node has exchanged with another one since the start."""
+
+    node: int
+    sent_bytes: float
+    received_bytes: float
+    rtt_seconds: float
+    rtt_variation_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Epoch:
+    """A time in which the same nodes sent to the same ones."""
+
+    source: Indexes
+    target: Indexes
+    sent: Floats
+    """Bytes over all rails."""
+
+    def same(self, source: Indexes, target: Indexes) -> bool:
+        return np.array_equal(self.source, source) and np.array_equal(self.target, target)
 
 
 class Traffic:
@@ -51,6 +78,8 @@ class Traffic:
             elif one.name == "incast":
                 self._incast.append((one.start_seconds, one.node))
         self._rings: tuple[frozenset[int], Indexes] | None = None
+        self._edges: tuple[int, tuple[Indexes, Indexes, Floats]] | None = None
+        self._epochs: list[_Epoch] = []
 
     def order(self, job: int) -> tuple[int, ...]:
         """The nodes of a job in the order of their ranks now."""
@@ -75,8 +104,42 @@ class Traffic:
         now = self._simulator.seconds
         return next((node for start, node in self._incast if now >= start and now < self._gone_from[node]), None)
 
+    def move(self, _now: float, dt: float) -> None:
+        """Count what one step of *dt* seconds carried."""
+        source, target, rate = self.edges()
+        if not self._epochs or not self._epochs[-1].same(source, target):
+            self._epochs.append(_Epoch(source, target, np.zeros(len(source))))
+        self._epochs[-1].sent[:] += rate * (RAILS * dt)
+
+    def peers(self, node: int) -> list[DemoPeer]:
+        """With whom *node* has exchanged anything since the start, in the nodes' order."""
+        sent: dict[int, float] = {}
+        received: dict[int, float] = {}
+        for epoch in self._epochs:
+            for found, here, there in ((sent, epoch.source, epoch.target), (received, epoch.target, epoch.source)):
+                for place in np.flatnonzero(here == node).tolist():
+                    other = int(there[place])
+                    found[other] = found.get(other, 0.0) + float(epoch.sent[place])
+        return [DemoPeer(other, sent.get(other, 0.0), received.get(other, 0.0), *self.round_trip(node, other))
+                for other in sorted(sent.keys() | received.keys())]
+
+    def round_trip(self, node: int, other: int) -> tuple[float, float]:
+        """Round trip between two nodes now, and how much it varies, in seconds."""
+        if self.incast() in {node, other}:
+            return INCAST_RTT_SECONDS, 0.4 * INCAST_RTT_SECONDS
+        near = self._plan.nodes[node].leaf == self._plan.nodes[other].leaf
+        rtt = LEAF_RTT_SECONDS if near else SPINE_RTT_SECONDS
+        rtt *= 1.0 + 0.02 * ((7 * node + 13 * other + self._simulator.step // 8) % 5)
+        return rtt, 0.08 * rtt
+
     def edges(self) -> tuple[Indexes, Indexes, Floats]:
         """Senders, receivers, and bytes per second of one rail."""
+        step = self._simulator.step
+        if self._edges is None or self._edges[0] != step:
+            self._edges = step, self._flowing()
+        return self._edges[1]
+
+    def _flowing(self) -> tuple[Indexes, Indexes, Floats]:
         after = self.successors()
         alive = self._simulator.seconds < self._gone_from
         source = np.flatnonzero((after >= 0) & alive)

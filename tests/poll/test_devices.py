@@ -38,13 +38,14 @@ from clustertop.sources.tls import Tls
 from clustertop.store.store import Store
 from clustertop.wire.frame import GroupPart, decode
 from fleets import Remember, until
-from pdus import Snmpsim
+from pdus import OURS, snmpsim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from clustertop.clock import Clock
     from clustertop.wire.frame import Frame
+    from pdus import Snmpsim
 
 CLOCK = SystemClock()
 FAST = 0.2
@@ -185,8 +186,6 @@ async def test_a_wrong_community_is_silence_that_says_so_and_costs_the_others_no
 
 
 async def test_an_agent_that_dies_and_comes_back(tmp_path: Path) -> None:
-    from pdus import OURS, snmpsim
-
     sink = Sink()
     with snmpsim({"": OURS}, tmp_path / "one") as first:
         port = first.port

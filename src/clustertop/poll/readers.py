@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from clustertop.clock import local_minute
 from clustertop.model import LinkState
 from clustertop.places import DEVICE_WORD
-from clustertop.poll.bmc_frames import bmc_facts, bmc_part
+from clustertop.poll.bmc_frames import Rows, bmc_facts, bmc_part
 from clustertop.poll.pdu_frames import circuits_part, pdu_facts, pdu_part
 from clustertop.sources.bmc import Bmc, BmcSettings
 from clustertop.sources.bmc_reading import BmcState
@@ -139,6 +139,7 @@ class BmcReader(Reader):
         self._clock = clock
         self._over = over
         self._pdu = device.kind == "pdu"
+        self._rows: Rows = {}
         self._where = device.where
 
     async def read(self, now: float) -> Told:
@@ -147,8 +148,10 @@ class BmcReader(Reader):
         parts: dict[str, GroupPart] = {}
         facts: dict[str, Attr] = {}
         if reading.taken_at is not None:
-            part = circuits_part if self._pdu else bmc_part
-            parts = {"pdu" if self._pdu else "bmc": part(reading, reading.taken_at)}
+            if self._pdu:
+                parts = {"pdu": circuits_part(reading, reading.taken_at)}
+            else:
+                parts = {"bmc": bmc_part(reading, reading.taken_at, self._rows)}
             facts = bmc_facts(reading)
         state, stage = _LINK[status.state]
         if status.state is BmcState.SLOW and parts:

@@ -49,7 +49,9 @@ def choose(feed: Feed, rows: Sequence[int], keys: Sequence[str], attrs: Sequence
         if not named:
             return Part()
         if any(kinds[row] != "inlet" for row in named):
-            return Part(tuple(named), named[0] if len(named) == 1 else -1)
+            whole = named[0] if len(named) == 1 else -1
+            below = [row for row in rows if kinds[row] == "phase" and whole >= 0 and _under(keys[row], keys[whole])]
+            return Part(tuple(below or named), whole, missing=bool(below) and len(below) < feed.phases)
         inlets = named
     else:
         inlets = [row for row in rows if kinds[row] == "inlet"]
@@ -59,9 +61,13 @@ def choose(feed: Feed, rows: Sequence[int], keys: Sequence[str], attrs: Sequence
         return Part()
     mine = [row for row in rows if unit[row] in units]
     others = [row for row in mine if kinds[row] == "inlet" and row not in inlets]
-    phases = [] if others else [row for row in mine if kinds[row] == "phase"]
-    neutral = next((row for row in mine if kinds[row] == "neutral"), -1)
     whole = inlets[0] if len(inlets) == 1 else -1
+    phases = [row for row in mine if kinds[row] == "phase"]
+    if whole >= 0 and any(_under(keys[row], keys[whole]) for row in phases):
+        phases = [row for row in phases if _under(keys[row], keys[whole])]
+    elif others:
+        phases = []  # of which inlet they are is not said
+    neutral = next((row for row in mine if kinds[row] == "neutral"), -1)
     if phases:
         return Part(tuple(phases), whole, neutral=neutral, missing=len(phases) < feed.phases)
     deltas = [row for row in mine if kinds[row] == "delta"]
@@ -82,6 +88,10 @@ def _names(key: str, attrs: Mapping[str, Attr]) -> set[str]:
     if unit:
         own |= {f"{lead}{unit} {one}" for one in tuple(own) for lead in ("", "unit ")}
     return {_plain(one) for one in own if one.strip()}
+
+
+def _under(key: str, parent: str) -> bool:
+    return key.startswith(f"{parent}/")
 
 
 def _by_count(wanted: str, rows: Sequence[int], kinds: Mapping[int, str]) -> list[int]:

@@ -117,8 +117,8 @@ class Events:
         """A load was seen on it since the console runs."""
 
     def update(
-        self, past: Past, new: Mask, amps: Floats, volts: Floats, ratings: Floats, tripped: Mask, silent: Mask,
-        partner: NDArray[np.intp], nodes_lost: NDArray[np.int64], now: float,
+        self, past: Past, new: Mask, amps: Floats, volts: Floats, ratings: Floats, said: tuple[Mask, Mask],
+        silent: Mask, partner: NDArray[np.intp], nodes_lost: NDArray[np.int64], now: float,
     ) -> None:
         """Take the readings of a moment; arrays [feeds].
 
@@ -128,13 +128,14 @@ class Events:
             amps: NaN where unknown.
             volts: NaN where unknown.
             ratings: NaN where unknown.
-            tripped: the device says that the breaker is open.
+            said: the device says that the breaker is open; that its supply is gone.
             silent: the PDU does not answer: it may have lost its own supply with the feed.
             partner: row of the other feed of a pair; below 0: none.
             nodes_lost: nodes on it that stopped answering within the last minutes.
             now: our monotonic clock.
         """
         scale = np.where(ratings > 0, ratings, _ASSUMED_RATING)
+        tripped, cut = said
         back = (amps >= power.MATTERS_RATIO * scale) & ~tripped
         self.seen |= amps > power.GONE_RATIO * scale
         over = back & (self.kind != feed.NO_EVENT)
@@ -142,18 +143,26 @@ class Events:
         self.at[over] = self.before[over] = self._other_before[over] = np.nan
         gone = new & (amps <= power.GONE_RATIO * scale)
         fell = gone & (past.before > power.GONE_RATIO * scale)
-        open_now = tripped & ~(amps > power.GONE_RATIO * scale)
+        none = ~(amps > power.GONE_RATIO * scale)
+        open_now = tripped & none
+        self._take(cut & none & (self.kind != feed.LOST), feed.LOST, past, now)
+        self._take(open_now & (self.kind != feed.TRIPPED), feed.TRIPPED, past, now)
         quiet = silent & (partner >= 0) & (past.last >= power.MATTERS_RATIO * scale) & (
             now - past.last_at <= SETTLED_SECONDS)
         fresh = (self.kind != feed.NO_EVENT) & (self.kind != feed.LOST) & (now - self.at <= SETTLED_SECONDS)
-        for row in np.flatnonzero((fell & (self.kind == feed.NO_EVENT)) | (open_now & (self.kind != feed.TRIPPED))
-                                  | fresh | (quiet & (self.kind == feed.NO_EVENT))).tolist():
-            self._judge(row, past, amps, volts, scale, partner, nodes_lost, now, open_now=bool(open_now[row]),
-                        silent=bool(quiet[row]))
+        for row in np.flatnonzero(((fell | quiet) & (self.kind == feed.NO_EVENT)) | (fresh & ~open_now)).tolist():
+            self._judge(row, past, amps, volts, scale, partner, nodes_lost, now, silent=bool(quiet[row]))
+
+    def _take(self, rows: Mask, kind: int, past: Past, now: float) -> None:
+        """The device says what happened: no need to work it out."""
+        for row in np.flatnonzero(rows).tolist():
+            if self.kind[row] == feed.NO_EVENT:
+                self.at[row], self.before[row] = now, past.highest(row, float(past.last_at[row]))
+            self.kind[row] = kind
 
     def _judge(
         self, row: int, past: Past, amps: Floats, volts: Floats, scale: Floats, partner: NDArray[np.intp],
-        nodes_lost: NDArray[np.int64], now: float, *, open_now: bool, silent: bool,
+        nodes_lost: NDArray[np.int64], now: float, *, silent: bool,
     ) -> None:
         other = int(partner[row])
         standing = self.kind[row] != feed.NO_EVENT
@@ -171,8 +180,7 @@ class Events:
         found = power.feed_event(
             before, carried, float(scale[row]), other_before=other_before,
             other_now=float(past.last[other]) if other >= 0 else math.nan,
-            volts=math.nan if silent else float(volts[row]), nodes_lost=0 if silent else int(nodes_lost[row]),
-            tripped=open_now)
+            volts=math.nan if silent else float(volts[row]), nodes_lost=0 if silent else int(nodes_lost[row]))
         code = _EVENTS[found]
         # A silent PDU alone is not a lost feed: only the other of its pair can say so.
         if code == feed.NO_EVENT or (silent and code != feed.LOST) or (standing and code == feed.GONE):

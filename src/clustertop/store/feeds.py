@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from clustertop.places import Site
+    from clustertop.signals.columns import Columns
     from clustertop.store.feed_estimate import Estimate
     from clustertop.store.owners import Owners
     from clustertop.store.table import Table
@@ -32,7 +33,8 @@ _NO_ANSWER = intern("its PDU does not answer")
 _NO_PDU = intern("its PDU is not among the devices")
 _NO_VOLTS = intern("no volts configured, so no current can be estimated")
 _NOTHING = intern(NOTHING)
-_TRIPPED = 3
+_CUT = 4
+"""Of a part's state: its supply is gone."""
 _HELD = ("rating_amps", "warning_amps", "critical_amps", "warning_watts", "critical_watts")
 
 
@@ -101,7 +103,7 @@ class Feeds:
         t = self._table.columns
         estimate = self._estimates.work_out(self._tables, now, self._freshness)
         silent = self._silent()
-        carried, tripped, at, interval, held = self._carried(estimate, silent, now)
+        carried, said, at, interval, held = self._carried(estimate, silent, now)
         new = at > self._seen_at
         # Of an estimate every node's reading is news; once an interval is often enough.
         new &= self._metered | ~(at - self._seen_at < 0.9 * interval)
@@ -115,7 +117,7 @@ class Feeds:
         lost, just_lost = self._nodes_lost(now)
         events = self._events
         events.update(self._past, new & self._metered, np.where(self._metered, carried.amps, np.nan), carried.volts,
-                      held.rating, tripped, silent, self._partner, just_lost, now)
+                      held.rating, said, silent, self._partner, just_lost, now)
         # A load that nobody hangs on need not be there.
         seen = events.seen | (self._nodes == 0) | carried.estimated
         feed.fill(t, carried, held, events.kind, seen, self._warning)
@@ -168,14 +170,15 @@ class Feeds:
 
     def _carried(
         self, estimate: Estimate, silent: Mask, now: float,
-    ) -> tuple[feed.Carried, Mask, Floats, Floats, feed.Held]:
-        """What the feeds carry, whose breaker is open by the PDU's word, when it was read, how often, the limits."""
+    ) -> tuple[feed.Carried, tuple[Mask, Mask], Floats, Floats, feed.Held]:
+        """What the feeds carry, whose breaker is open and whose supply is gone by the PDU's word, when that was read,
+        how often it is, and the limits."""
         count = len(self._feeds)
         pdu = self._tables.get("pdu")
         amps, why = np.full(count, np.nan), np.full(count, Why.NEVER_READ, np.uint16)
         watts, volts, neutral = np.full(count, np.nan), np.full(count, np.nan), np.full(count, np.nan)
         at, interval = np.full(count, -np.inf), np.full(count, np.nan)
-        bound, absurd, tripped = np.zeros(count, np.bool_), np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+        bound, absurd, tripped, cut = (np.zeros(count, np.bool_) for _ in range(4))
         level, limits = np.full(count, np.nan), np.full((3, count), np.nan)
         derived = np.zeros(count, np.bool_)
         if pdu is not None and pdu.rows:
@@ -204,7 +207,8 @@ class Feeds:
             one_phase = (used.sum(axis=1) == 1) & ~self._polyphase
             absurd = power.scales_disagree(currents, voltages, powers).any(axis=1) & one_phase
             states = read("part_state")
-            tripped = (states == _TRIPPED).any(axis=1)
+            tripped = (read("tripped") == 1).any(axis=1)
+            cut = (states == _CUT).any(axis=1)
             own = {name: np.where(used, c.col(name)[rows], np.nan) for name in _HELD}
             limits = np.array([_least(own[name]) for name in _HELD[:3]])
             level = _device_level(currents, powers, states, own)
@@ -224,7 +228,7 @@ class Feeds:
         why = np.where(silent, _NO_ANSWER, why)
         for values in (amps, volts, watts, neutral, level):
             values[silent] = np.nan
-        tripped &= ~silent
+        tripped, cut = tripped & ~silent, cut & ~silent
         volts = np.where(np.isnan(volts) & (~np.isnan(amps) | ~self._metered), self._volts, volts)
         # No PDU is named: the power of what hangs on it, over its voltage.
         guess = ~self._metered
@@ -238,7 +242,7 @@ class Feeds:
         coverage = np.where(guess, estimate.coverage, np.where(np.isnan(amps), np.nan, 1.0))
         carried = feed.Carried(amps, why, watts, volts, bound, guess | derived, coverage, self._past.before, absurd,
                                neutral, level)
-        return carried, tripped, at, interval, self._hold(limits)
+        return carried, (tripped, cut), at, interval, self._hold(limits)
 
     def _neutral(self, currents: Floats, known: NDArray[np.int64], amps: Floats, fresh: Mask) -> Floats:
         """The neutral's current: as measured, else worked out of the three phases of a star."""
@@ -250,7 +254,7 @@ class Feeds:
                 out[row] = power.neutral_amps(*currents[row, :3])
         return out
 
-    def _from_deltas(self, amps: Floats, volts: Floats, watts: Floats, c: object, fresh: Mask) -> Mask:
+    def _from_deltas(self, amps: Floats, volts: Floats, watts: Floats, c: Columns, fresh: Mask) -> Mask:
         """Fill the line currents of feeds of which only the loads between the lines are measured."""
         out = np.zeros(len(self._feeds), np.bool_)
         for row, part in enumerate(self._parts):
@@ -260,13 +264,13 @@ class Feeds:
             out[row] = True
             if not fresh[three].all():
                 continue
-            loads = c.col("apparent_va")[three]  # type: ignore[attr-defined]
-            loads = np.where(np.isnan(loads), c.col("watts")[three], loads)  # type: ignore[attr-defined]
-            between = float(np.nanmean(np.append(c.col("volts")[three], self._volts[row])))  # type: ignore[attr-defined]
-            amps[row] = max(float(one) for one in power.line_amps(*loads, between))
+            loads = np.where(np.isnan(c.col("apparent_va")[three]), c.col("watts")[three], c.col("apparent_va")[three])
+            told = c.col("volts")[three]
+            between = float(self._volts[row]) if np.isnan(told).any() else float(told.mean())
+            amps[row] = max(float(one) for one in power.line_amps(loads[0], loads[1], loads[2], between))
             volts[row] = between
             if np.isnan(watts[row]):
-                watts[row] = float(c.col("watts")[three].sum())  # type: ignore[attr-defined]
+                watts[row] = float(c.col("watts")[three].sum())
         return out
 
     # -- what it is held against ----------------------------------------------------------------------------------
@@ -280,12 +284,12 @@ class Feeds:
         by_device, disagree = np.zeros(count, np.bool_), np.full(count, np.nan)
         for row in range(count):
             ours = _known(self._rating[row])
-            theirs = [_known(value) for value in device[:, row]]
-            found = power.limits(ours, *theirs, warning=self._warning, critical=self._critical)
-            rating[row] = _number(ours if ours is not None else theirs[0])
+            own, *theirs = (_known(value) for value in device[:, row])
+            found = power.limits(ours, own, theirs[0], theirs[1], self._warning, self._critical)
+            rating[row] = _number(ours if ours is not None else own)
             warning[row], critical[row] = _number(found.warning_amps), _number(found.critical_amps)
             by_device[row] = found.source == "device limits"
-            if ours is not None and any(value is not None for value in theirs):
+            if ours is not None and any(value is not None for value in (own, *theirs)):
                 disagree[row] = float(bool(found.disagreement))
             self._said[row] = {"limits": found.source, "disagreement": found.disagreement}
         held = feed.Held(rating, warning, critical, by_device, disagree)
@@ -362,10 +366,10 @@ def _source(counted: int, gpu_only: int) -> str:
     return FROM_BMC + (f", of {gpu_only} nodes only the GPUs" if gpu_only else "")
 
 
-def _put(t: object, name: str, values: Floats, why: NDArray[np.uint16]) -> None:
-    number = t.spec.index[name]  # type: ignore[attr-defined]
-    t.values[number] = values  # type: ignore[attr-defined]
-    t.why[number] = np.where(np.isnan(values), why, Why.KNOWN)  # type: ignore[attr-defined]
+def _put(t: Columns, name: str, values: Floats, why: NDArray[np.uint16]) -> None:
+    number = t.spec.index[name]
+    t.values[number] = values
+    t.why[number] = np.where(np.isnan(values), why, Why.KNOWN)
 
 
 def _device_level(currents: Floats, powers: Floats, states: Floats, own: Mapping[str, Floats]) -> Floats:

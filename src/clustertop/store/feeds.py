@@ -106,7 +106,7 @@ class Feeds:
         carried, said, at, interval, held = self._carried(estimate, silent, now)
         new = at > self._seen_at
         # Of an estimate every node's reading is news; once an interval is often enough.
-        new &= self._metered | ~(at - self._seen_at < 0.9 * interval)
+        new &= self._metered | ~(at < self._seen_at + 0.9 * interval)
         self._seen_at = np.where(new, at, self._seen_at)
         usable = (carried.coverage >= 1.0) & (self._events.kind == feed.NO_EVENT)
         self._past.push(new, at, carried.amps, usable)

@@ -8,9 +8,10 @@ import numpy as np
 
 from clustertop.model import Attr, LinkState, NodeInfo, Why, intern
 from clustertop.places import NO_SITE
-from clustertop.signals import device, disk, gpu, host, link, pcie, rdma, screen
+from clustertop.signals import bmc, device, disk, feed, gpu, host, link, pcie, pdu, rdma, screen
 from clustertop.signals.units import pci_key
 from clustertop.store.devices import DOWN, Devices
+from clustertop.store.feeds import Feeds
 from clustertop.store.history import History
 from clustertop.store.jobs import JobIndex
 from clustertop.store.layout import runs_index
@@ -36,11 +37,12 @@ if TYPE_CHECKING:
 LABELS = {
     "node": host.node_label, "group": host.group_label, "gpu": gpu.label, "pcie": pcie.label, "port": rdma.label,
     "net": host.net_label, "process": gpu.process_label, "link": link.label, "disk": disk.label,
-    "screen": screen.label, "device": device.label,
+    "screen": screen.label, "device": device.label, "pdu": pdu.label, "bmc": bmc.label, "psu": bmc.psu_label,
+    "sensor": bmc.sensor_label, "feed": feed.label,
 }
 SPECS = (host.NODE, host.GROUP, gpu.TABLE, pcie.TABLE, rdma.TABLE, host.NET, gpu.PROCESS, link.TABLE, disk.TABLE,
-         screen.TABLE, device.TABLE)
-GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen")
+         screen.TABLE, device.TABLE, pdu.TABLE, bmc.TABLE, bmc.PSU, bmc.SENSOR, feed.TABLE)
+GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen", "pdu", "bmc")
 DEVICE_GROUPS = ("pdu", "bmc", "switch", "fabric")
 """Groups of which devices tell."""
 SETTLE_SECONDS = 300.0
@@ -147,6 +149,7 @@ class Store:
         self._ports = Ports(self.tables["port"])
         self._links = Links(self.tables["link"], self.tables["port"])
         self._devices = Devices(self.tables["device"], self.owners)
+        self._feeds = Feeds(self.owners.site, self.tables, self.owners, freshness=self._freshness)
         self._jobs = JobIndex(*(self.tables[name] for name in ("node", "gpu", "process")))
         self._tables_of = {
             group: tuple((spec.name, self.tables[spec.name]) for spec in SPECS if spec.group == group)
@@ -438,6 +441,7 @@ class Store:
         self._groups(now)
         self._node_table(nodes, gpus, now)
         self._devices.derive(now)
+        self._feeds.derive(now)
         since = np.array([node.released for node in self._nodes])
         nodes.columns.put("gpus_released_seconds", np.maximum(now - since, 0.0), _NOT_RELEASED)
         if self.history.due(now):

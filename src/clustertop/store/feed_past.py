@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from clustertop.model import Why, intern
 from clustertop.signals import feed, power
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ BEFORE_SECONDS = 60.0
 SETTLED_SECONDS = 180.0
 """So long after a load went what else happened can still say why: nodes are given up later than a PDU is read."""
 _ASSUMED_RATING = 16.0
+_IDLE = intern("neither busy nor rising")
+_FAR = intern("far from the limit")
+_FEW = intern("too few readings yet")
 _EVENTS = {"": feed.NO_EVENT, "feed lost": feed.LOST, "breaker tripped": feed.TRIPPED, "load gone": feed.GONE}
 
 
@@ -46,7 +50,8 @@ class Past:
         self.slope, self.gap = np.full(feeds, np.nan), np.full(feeds, np.nan)
         """[feeds] of the last forecast: A/s, and A from the level to the rating; the gap is infinite if not rising."""
         self.confidence = np.full(feeds, np.nan)
-        self.reason = ["no reading yet"] * feeds
+        self.reason = np.full(feeds, Why.NEVER_READ, np.uint16)
+        """[feeds] why there is no forecast; of one that reaches no limit soon why that is."""
 
     def push(self, new: Mask, at: Floats, amps: Floats, usable: Mask) -> None:
         """Take the readings of the feeds *new*; *usable*: of which the past tells the future."""
@@ -65,6 +70,7 @@ class Past:
         if rows.any():
             self._times[rows] = self._amps[rows] = np.nan
             self._sampled[rows] = -np.inf
+            self.reason[rows] = _FEW
             for out in (self.slope, self.gap, self.confidence):
                 out[rows] = np.nan
             self._due[rows] = False
@@ -88,8 +94,7 @@ class Past:
         idle = due[~busy]
         self._due[idle] = False
         self.slope[idle], self.confidence[idle], self.gap[idle] = np.nan, np.nan, np.inf
-        for row in idle.tolist():
-            self.reason[row] = "neither busy nor rising"
+        self.reason[idle] = _IDLE
         for place in np.flatnonzero(busy).tolist()[:AT_ONCE]:
             self._one(int(due[place]), amps[place], float(ratings[due[place]]))
 
@@ -98,9 +103,11 @@ class Past:
         order = np.argsort(self._times[row])
         times, amps = self._times[row][order], amps[order]
         found = power.forecast(times, amps, rating, horizon_seconds=math.inf)
-        self.slope[row], self.confidence[row], self.reason[row] = found.slope_per_second, found.confidence, found.reason
+        self.slope[row], self.confidence[row] = found.slope_per_second, found.confidence
+        self.reason[row] = intern(found.reason) if found.reason else _FAR
         if math.isnan(found.slope_per_second):
             self.gap[row] = self.confidence[row] = math.nan
+            self.reason[row] = _FEW
         else:
             # Not shown is: it does not rise.
             self.gap[row] = math.inf if found.seconds is None else found.seconds * found.slope_per_second

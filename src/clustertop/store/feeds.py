@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from clustertop.hosts import fold
 from clustertop.model import Why, intern
 from clustertop.signals import feed, power
 from clustertop.store.feed_estimate import FROM_BMC, FROM_GPU, NOTHING, Estimates
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from clustertop.model import Attr
     from clustertop.places import Site
     from clustertop.signals.columns import Columns
     from clustertop.store.feed_estimate import Estimate
@@ -82,6 +84,10 @@ class Feeds:
         self._parts = [Part() for _ in site.feeds]
         self._rows = np.full((count, 1), -1, np.intp)
         self._whole = np.full(count, -1, np.intp)
+        self._first = np.zeros(count, np.intp)
+        self._missing = np.zeros(count, np.bool_)
+        self._star: list[int] = []
+        self._delta: list[int] = []
         self._no_part = np.zeros(count, np.uint16)
         self._past, self._events = Past(count), Events(count)
         self._absurd_before = np.zeros(count, np.bool_)
@@ -89,7 +95,9 @@ class Feeds:
         self._seen_at = np.full(count, -np.inf)
         self._lost_since = np.full(len(owners.nodes), np.nan)
         self._limits: tuple[NDArray[np.float64], feed.Held] | None = None
-        self._said: list[dict[str, object]] = [{} for _ in site.feeds]
+        self._said: list[dict[str, Attr]] = [{} for _ in site.feeds]
+        self._told: tuple[feed.Held, bytes, bytes] | None = None
+        self._began: float | None = None
         for row, one in enumerate(site.feeds):
             made = self._table.add(owners.first_feed + row, "", {"name": one.name})
             assert made == row
@@ -99,6 +107,9 @@ class Feeds:
         count = len(self._feeds)
         if not count:
             return
+        if self._began is None:
+            # What did not answer at the beginning is no news.
+            self._began = now
         self._choose()
         t = self._table.columns
         estimate = self._estimates.work_out(self._tables, now, self._freshness)
@@ -152,6 +163,11 @@ class Feeds:
         self._rows = np.full((len(self._feeds), max(widest, 1)), -1, np.intp)
         for row, part in enumerate(self._parts):
             self._rows[row, : len(part.rows)] = part.rows
+            self._first[row] = (*part.rows, *part.deltas, 0)[0]
+            self._missing[row] = part.missing
+        self._delta = [row for row, part in enumerate(self._parts) if part.deltas]
+        self._star = [row for row, (one, part) in enumerate(zip(self._feeds, self._parts, strict=True))
+                      if part.neutral >= 0 or (len(part.rows) == 3 == one.phases and one.wiring == "star")]
 
     def claimed(self) -> frozenset[int]:
         """Rows of the ``pdu`` table that a feed stands for."""
@@ -193,8 +209,7 @@ class Feeds:
             currents, voltages, powers = read("amps"), read("volts"), read("watts")
             amps = _worst(currents)
             known = (~np.isnan(currents)).sum(axis=1)
-            missing = np.array([part.missing for part in self._parts], np.bool_)
-            bound = (known < used.sum(axis=1)) | missing
+            bound = (known < used.sum(axis=1)) | self._missing
             worst = np.argmax(np.where(np.isnan(currents), -1.0, currents), axis=1)
             lines = np.arange(count)
             volts = np.where(np.isnan(voltages[lines, worst]), _worst(voltages), voltages[lines, worst])
@@ -214,10 +229,7 @@ class Feeds:
             level = _device_level(currents, powers, states, own)
             neutral = self._neutral(currents, known, c.col("amps"), fresh)
             derived = self._from_deltas(amps, volts, watts, c, fresh)
-            first = rows[:, 0]
-            for number, part in enumerate(self._parts):
-                if part.deltas:
-                    first[number] = part.deltas[0]
+            first = self._first
             has = used.any(axis=1) | derived
             at = np.where(has, pdu.read_at[first], -np.inf)
             interval = np.where(has, pdu.interval[first], np.nan)
@@ -247,20 +259,19 @@ class Feeds:
     def _neutral(self, currents: Floats, known: NDArray[np.int64], amps: Floats, fresh: Mask) -> Floats:
         """The neutral's current: as measured, else worked out of the three phases of a star."""
         out = np.full(len(self._feeds), np.nan)
-        for row, (one, part) in enumerate(zip(self._feeds, self._parts, strict=True)):
+        for row in self._star:
+            part = self._parts[row]
             if part.neutral >= 0 and fresh[part.neutral] and not np.isnan(amps[part.neutral]):
                 out[row] = amps[part.neutral]
-            elif len(part.rows) == 3 == known[row] and one.wiring == "star" and one.phases == 3:
+            elif len(part.rows) == 3 == known[row] and self._feeds[row].wiring == "star":
                 out[row] = power.neutral_amps(*currents[row, :3])
         return out
 
     def _from_deltas(self, amps: Floats, volts: Floats, watts: Floats, c: Columns, fresh: Mask) -> Mask:
         """Fill the line currents of feeds of which only the loads between the lines are measured."""
         out = np.zeros(len(self._feeds), np.bool_)
-        for row, part in enumerate(self._parts):
-            if not part.deltas:
-                continue
-            three = list(part.deltas)
+        for row in self._delta:
+            three = list(self._parts[row].deltas)
             out[row] = True
             if not fresh[three].all():
                 continue
@@ -315,23 +326,15 @@ class Feeds:
         lost = np.zeros(len(self._lost_since), np.bool_)
         lost[owner[(c.col("reachable") == 0) | (c.col("frame_age_seconds") > SILENT_SECONDS)]] = True
         self._lost_since = np.where(lost, np.fmin(self._lost_since, now), np.nan)
-        just = lost & (now - self._lost_since <= SETTLED_SECONDS) & (self._lost_since > self._started(now))
+        just = lost & (now - self._lost_since <= SETTLED_SECONDS) & (self._lost_since > self._began)
         return (np.bincount(ends.feed[lost[ends.node]], minlength=count),
                 np.bincount(ends.feed[just[ends.node]], minlength=count))
-
-    _first: float | None = None
-
-    def _started(self, now: float) -> float:
-        """When the console began: what did not answer then is no news."""
-        if self._first is None:
-            self._first = now
-        return self._first
 
     def _foretell(self, carried: feed.Carried, held: feed.Held, now: float) -> None:
         past, t = self._past, self._table.columns
         past.foretell(held.rating, now)
-        unknown = np.array([intern(said or "no rise") for said in past.reason], np.uint16)
-        unknown = np.where(np.isnan(carried.amps), np.where(carried.why > 0, carried.why, Why.NOT_PROVIDED), unknown)
+        unknown = np.where(np.isnan(carried.amps), np.where(carried.why > 0, carried.why, Why.NOT_PROVIDED),
+                           past.reason).astype(np.uint16)
         sure = past.confidence >= power.CONFIDENCE
         usable = ~np.isnan(carried.amps) & ~np.isnan(past.gap)
         for name, limit in (("to_warning_seconds", held.warning), ("to_critical_seconds", held.critical),
@@ -349,13 +352,18 @@ class Feeds:
     def _say(self, estimate: Estimate, held: feed.Held) -> None:
         """Give the rows their words, where these have changed."""
         table = self._table
+        now = (held, estimate.counted.tobytes(), estimate.gpu_only.tobytes())
+        if now == self._told:
+            return
+        self._told = now
         for row, one in enumerate(self._feeds):
             source = "pdu" if one.pdu else _source(int(estimate.counted[row]), int(estimate.gpu_only[row]))
-            attrs = {
+            attrs: dict[str, Attr] = {
                 "name": one.name, "pair": one.pair, "pdu": one.pdu, "part": one.part, "rack": one.rack,
-                "source": source, **self._said[row]}
+                "source": source, "nodes": fold(one.nodes),
+                **self._said[row]}
             if table.attrs[row] != attrs:
-                table.say(row, attrs)  # type: ignore[arg-type]
+                table.say(row, attrs)
 
 
 def _source(counted: int, gpu_only: int) -> str:

@@ -74,7 +74,7 @@ _KEEP = {
               "interval_wanted_seconds"),
     "port": ("was_up", "virtual", "never_used"),
     "pcie": ("endpoint", "width_expected_lanes", "width_expected_by"),
-    "device": device.TABLE.names,
+    "device": device.TABLE.names, "feed": feed.TABLE.names,
 }
 
 

@@ -234,19 +234,20 @@ class TestPairs:
         place.read(pdu_a=13.0, pdu_b=14.0)
         assert place.feed("r1-A", "failover_ratio") == pytest.approx(27 / 32)
         assert (place.feed("r1-A", "failover_level"), place.feed("r1-B", "failover_level")) == (1.0, 1.0)
-        assert (place.feed("r1-A", "pair_level"), place.feed("r1-B", "pair_level")) == (1.0, "told at the other feed of its pair")
+        assert (place.feed("r1-A", "pair_ratio"), place.feed("r1-B", "pair_ratio")) == (
+            pytest.approx(27 / 32), "told at the other feed of its pair")
 
     def test_no_pair_and_an_unknown_pair(self) -> None:
         """C6 b)."""
         place = Place([A, B, Feed("c", 32.0, 230.0, pdu="pdu-c")], [N1, N2], rules={})
         place.read(pdu_a=13.0, pdu_c=5.0)
-        assert place.feed("c", "pair_level") == "no pair configured"
-        assert place.feed("r1-A", "pair_level") == "current of its pair not known"
+        assert place.feed("c", "pair_ratio") == "no pair configured"
+        assert place.feed("r1-A", "pair_ratio") == "current of its pair not known"
 
     def test_declared_at_one_of_them_is_declared(self) -> None:
         place = Place([Feed("a", 32.0, pdu="pdu-a"), Feed("b", 32.0, pair="a", pdu="pdu-b")], rules={})
         place.read(pdu_a=13.0, pdu_b=14.0)
-        assert place.feed("a", "pair_level") == 1.0
+        assert place.feed("a", "pair_ratio") == pytest.approx(27 / 32)
 
 
 class TestEvents:
@@ -265,7 +266,7 @@ class TestEvents:
         assert (place.feed("r1-A", "event"), place.feed("r1-B", "event")) == (1.0, 0.0)
         assert place.feed("r1-A", "before_amps") == 13.0
         assert place.feed("r1-A", "judged_ratio") == "its load is gone"
-        assert place.feed("r1-A", "pair_level") == "one of the pair has lost its load"
+        assert place.feed("r1-A", "pair_ratio") == "one of the pair has lost its load"
         for _ in range(60):
             place.read(pdu_a=0.0, pdu_b=25.3)
         assert place.feed("r1-A", "event") == 1.0, "it stands until the load is back"

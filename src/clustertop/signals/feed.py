@@ -53,7 +53,8 @@ TABLE = table("feed", "", "feeds", (
            label="alone"),
     Metric("failover_level", "", "of its pair, if one of the two died: the level of the other", kind="derived",
            words=LEVEL_WORDS),
-    Metric("pair_level", "", "failover level, at the first feed of a pair only", kind="derived", words=LEVEL_WORDS),
+    Metric("pair_ratio", "ratio", "what both feeds of a pair carry over the smaller breaker, at the first of the two",
+           kind="derived", source=_NEC),
     Metric("estimated", "", "1: its current is estimated from the power of its nodes", kind="derived",
            words={0: "measured", 1: "estimated"}),
     Metric("coverage_ratio", "ratio", "share of its nodes whose power is in the estimate; 1 where its PDU measures it",
@@ -209,27 +210,40 @@ def fill(t: Columns, now: Carried, held: Held, event: NDArray[np.int8], seen: Ma
     t.put("limits_disagree", held.disagree)
 
 
-def fill_pairs(t: Columns, now: Carried, held: Held, partner: NDArray[np.intp], event: NDArray[np.int8]) -> None:
-    """Fill what each feed and its pair would carry alone; *partner*: [feeds] the other's row, below 0: no pair."""
+def fill_pairs(
+    t: Columns, now: Carried, held: Held, partner: NDArray[np.intp], event: NDArray[np.int8], warning: float,
+) -> None:
+    """Fill what each feed and its pair would carry alone.
+
+    Args:
+        t: the feed table.
+        now: what they carry.
+        held: what they are held against.
+        partner: [feeds] the other's row; below 0: no pair is configured.
+        event: [feeds] :data:`NO_EVENT` to :data:`GONE`.
+        warning: share of one breaker above which a pair has no headroom.
+    """
     usable = np.where(t.col("implausible") == 1, np.nan, now.amps)
-    alone, level = power.paired(usable, held.rating, partner)
+    alone, level = power.paired(usable, held.rating, partner, warning=warning)
     declared = partner >= 0
     other = np.where(declared, partner, 0)
-    bound = now.lower_bound | (declared & now.lower_bound[other])
-    found = np.where((level == power.NOT_CONFIGURED) | (level == power.UNKNOWN) | (bound & (level == power.OK)),
-                     np.nan, level.astype(float))
+    worst = np.where(declared, np.fmax(alone, alone[other]), np.nan)
+    # One breaker's rating alone, or a part of the load, can say that it is not fine, never that it is.
+    bound = now.lower_bound | now.lower_bound[other] | np.isnan(alone) | np.isnan(alone[other])
+    worst = np.where(bound & ~(worst > warning + 1e-9), np.nan, worst)
+    found = np.where((level < power.OK) | np.isnan(worst), np.nan, level.astype(float))
     lost = (event != NO_EVENT) | (declared & (event[other] != NO_EVENT))
     # With one of them lost the other carries it all already: what it carries is judged, not what it would.
-    alone, found = np.where(lost, np.nan, alone), np.where(lost, np.nan, found)
     first = declared & (np.arange(len(t)) < partner)
     for name, values in (("failover_ratio", alone), ("failover_level", found),
-                         ("pair_level", np.where(first, found, np.nan))):
+                         ("pair_ratio", np.where(first, worst, np.nan))):
+        values = np.where(lost, np.nan, values)
         t.put(name, values, PAIR_UNKNOWN)
         unknown = np.isnan(values)
         t.set_why(name, unknown & bound & ~np.isnan(alone), LOWER_BOUND)
         t.set_why(name, unknown & lost, PAIR_LOST)
         t.set_why(name, unknown & ~declared, NO_PAIR)
-    t.set_why("pair_level", declared & ~first, TOLD_AT_PAIR)
+    t.set_why("pair_ratio", declared & ~first, TOLD_AT_PAIR)
 
 
 def fill_events(

@@ -23,7 +23,7 @@ STEP_SECONDS = WINDOW_SECONDS / (SAMPLES - 4)
 BUSY_RATIO = 0.5
 RISEN_RATIO = 0.05
 """A forecast is made of a feed above that share of its rating, or that has risen by that much in the window."""
-AT_ONCE = 64
+AT_ONCE = 32
 """Forecasts of one tick; the rest has its turn in the next ones."""
 BEFORE_SECONDS = 60.0
 """A load that goes within this time went at once."""
@@ -47,6 +47,7 @@ class Past:
         """[feeds] the last known current and the one at the reading before it, A."""
         self.last_at, self.before_at = np.full(feeds, -np.inf), np.full(feeds, -np.inf)
         self._due = np.zeros(feeds, np.bool_)
+        self._foretold = np.full(feeds, -np.inf)
         self.slope, self.gap = np.full(feeds, np.nan), np.full(feeds, np.nan)
         """[feeds] of the last forecast: A/s, and A from the level to the rating; the gap is infinite if not rising."""
         self.confidence = np.full(feeds, np.nan)
@@ -95,7 +96,9 @@ class Past:
         self._due[idle] = False
         self.slope[idle], self.confidence[idle], self.gap[idle] = np.nan, np.nan, np.inf
         self.reason[idle] = _IDLE
-        for place in np.flatnonzero(busy).tolist()[:AT_ONCE]:
+        turn = np.flatnonzero(busy)
+        for place in turn[np.argsort(self._foretold[due[turn]], kind="stable")][:AT_ONCE].tolist():
+            self._foretold[due[place]] = now
             self._one(int(due[place]), amps[place], float(ratings[due[place]]))
 
     def _one(self, row: int, amps: Floats, rating: float) -> None:

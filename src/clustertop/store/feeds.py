@@ -86,6 +86,7 @@ class Feeds:
         self._whole = np.full(count, -1, np.intp)
         self._first = np.zeros(count, np.intp)
         self._missing = np.zeros(count, np.bool_)
+        self._claimed = np.empty(0, np.intp)
         self._star: list[int] = []
         self._delta: list[int] = []
         self._no_part = np.zeros(count, np.uint16)
@@ -132,7 +133,7 @@ class Feeds:
         # A load that nobody hangs on need not be there.
         seen = events.seen | (self._nodes == 0) | carried.estimated
         feed.fill(t, carried, held, events.kind, seen, self._warning)
-        feed.fill_pairs(t, carried, held, self._partner, events.kind)
+        feed.fill_pairs(t, carried, held, self._partner, events.kind, self._warning)
         feed.fill_events(t, events.kind, ~np.isnan(carried.amps) & seen & self._metered, events.at, events.before, now,
                          np.where(self._metered, carried.why, feed.ESTIMATED))
         t.put("nodes", self._nodes)
@@ -165,13 +166,15 @@ class Feeds:
             self._rows[row, : len(part.rows)] = part.rows
             self._first[row] = (*part.rows, *part.deltas, 0)[0]
             self._missing[row] = part.missing
+        self._claimed = np.array(sorted({
+            row for part in self._parts for row in (*part.rows, *part.deltas, part.whole) if row >= 0}), np.intp)
         self._delta = [row for row, part in enumerate(self._parts) if part.deltas]
         self._star = [row for row, (one, part) in enumerate(zip(self._feeds, self._parts, strict=True))
                       if part.neutral >= 0 or (len(part.rows) == 3 == one.phases and one.wiring == "star")]
 
-    def claimed(self) -> frozenset[int]:
+    def claimed(self) -> NDArray[np.intp]:
         """Rows of the ``pdu`` table that a feed stands for."""
-        return frozenset(row for part in self._parts for row in (*part.rows, *part.deltas, part.whole) if row >= 0)
+        return self._claimed
 
     def _silent(self) -> Mask:
         """[feeds] whose PDU does not answer."""

@@ -442,6 +442,8 @@ class Store:
         self._node_table(nodes, gpus, now)
         self._devices.derive(now)
         self._feeds.derive(now)
+        pdu.derive(self.tables["pdu"].columns, self._feeds.claimed())
+        bmc.derive_psu(self.tables["psu"].columns)
         since = np.array([node.released for node in self._nodes])
         nodes.columns.put("gpus_released_seconds", np.maximum(now - since, 0.0), _NOT_RELEASED)
         if self.history.due(now):

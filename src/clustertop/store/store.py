@@ -8,7 +8,21 @@ import numpy as np
 
 from clustertop.model import Attr, LinkState, NodeInfo, Why, intern
 from clustertop.places import NO_SITE
-from clustertop.signals import bmc, device, disk, feed, gpu, host, link, pcie, pdu, rdma, screen
+from clustertop.signals import (
+    bmc,
+    device,
+    disk,
+    feed,
+    gpu,
+    host,
+    link,
+    pcie,
+    pdu,
+    rdma,
+    screen,
+    traffic_table,
+    uplink,
+)
 from clustertop.signals.units import pci_key
 from clustertop.store.devices import DOWN, Devices
 from clustertop.store.feeds import Feeds
@@ -38,11 +52,17 @@ LABELS = {
     "node": host.node_label, "group": host.group_label, "gpu": gpu.label, "pcie": pcie.label, "port": rdma.label,
     "net": host.net_label, "process": gpu.process_label, "link": link.label, "disk": disk.label,
     "screen": screen.label, "device": device.label, "pdu": pdu.label, "bmc": bmc.label, "psu": bmc.psu_label,
-    "sensor": bmc.sensor_label, "feed": feed.label,
+    "sensor": bmc.sensor_label, "feed": feed.label, "uplink": uplink.label, "traffic": traffic_table.label,
 }
-SPECS = (host.NODE, host.GROUP, gpu.TABLE, pcie.TABLE, rdma.TABLE, host.NET, gpu.PROCESS, link.TABLE, disk.TABLE,
-         screen.TABLE, device.TABLE, pdu.TABLE, bmc.TABLE, bmc.PSU, bmc.SENSOR, feed.TABLE)
-GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen", "pdu", "bmc")
+SPECS = (
+    host.NODE, host.GROUP, gpu.TABLE, pcie.TABLE, rdma.TABLE, host.NET, gpu.PROCESS, link.TABLE, disk.TABLE,
+    screen.TABLE, device.TABLE,
+    pdu.TABLE, bmc.TABLE, bmc.PSU, bmc.SENSOR,
+    feed.TABLE,
+    uplink.TABLE,
+    traffic_table.TABLE,
+)
+GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen", "bmc")
 DEVICE_GROUPS = ("pdu", "bmc", "switch", "fabric")
 """Groups of which devices tell."""
 SETTLE_SECONDS = 300.0

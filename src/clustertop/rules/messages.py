@@ -9,7 +9,7 @@ import numpy as np
 
 from clustertop.hosts import fold
 from clustertop.model import LinkState
-from clustertop.places import DEVICE_PLURAL
+from clustertop.places import DEVICE_PLURAL, DEVICE_WORD
 from clustertop.quantity import duration, quantity, scaled
 from clustertop.signals import gpu, kernel_log, rdma, screen, xid
 from clustertop.signals.rdma_catalogue import NARROW
@@ -56,8 +56,8 @@ def single(state: Verdicts, view: FleetView, one: Wanted) -> str:
     return firing(state.name, state.rule, view, row, float(state.value[row]))
 
 
-def many(state: Verdicts, view: FleetView, one: Wanted) -> str:
-    """The line of an alert about many things of one parent."""
+def many(state: Verdicts, view: FleetView, one: Wanted, devices: Collection[int] = ()) -> str:
+    """The line of an alert about many things of one parent; *devices*: rows of silent devices that go with them."""
     rule, table, count = state.rule, view[state.rule.table], len(one.rows)
     if one.scope == 1:
         row = worst_row(state, one.rows)
@@ -66,8 +66,15 @@ def many(state: Verdicts, view: FleetView, one: Wanted) -> str:
     nodes = f"{len(one.nodes)} of {one.size} {_plural(view, one.nodes)}"
     if rule.table == "node" and rule.title.startswith("node "):
         text = f"{nodes} {rule.title[5:]}"
+    elif rule.table == "device":
+        text = f"{nodes}: {rule.title.removeprefix('device ')}".replace("does not answer", "do not answer")
     else:
         text = f"{rule.title} on {nodes}" + (f" ({count} in all)" if count > len(one.nodes) else "")
+    if devices:
+        kinds = Counter(str(view["device"].attrs[row].get("kind")) for row in devices)
+        said = ", ".join(f"{number} {DEVICE_PLURAL.get(kind, kind) if number > 1 else DEVICE_WORD.get(kind, kind)}"
+                         for kind, number in kinds.items())
+        text = f"{len(one.nodes) + len(devices)} targets {rule.title.removeprefix('node ')}: {nodes}, {said}"
     if one.back:
         text += f", {one.back} of them back and settling"
     text += f": {_names(view, sorted(one.nodes))}"

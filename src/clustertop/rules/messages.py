@@ -68,9 +68,11 @@ def many(state: Verdicts, view: FleetView, one: Wanted, devices: Collection[int]
     if rule.table == "node" and rule.title.startswith("node "):
         text = f"{nodes} {rule.title[5:]}"
     elif rule.table == "device":
-        text = f"{nodes}: {rule.title.removeprefix('device ')}".replace("does not answer", "do not answer")
+        text = f"{nodes}: {rule.title}"
     else:
         text = f"{rule.title} on {nodes}" + (f" ({count} in all)" if count > len(one.nodes) else "")
+    if state.name == "device_unreachable":
+        text = f"{nodes} do not answer"
     if devices:
         kinds = Counter(str(view["device"].attrs[row].get("kind")) for row in devices)
         said = ", ".join(f"{number} {DEVICE_PLURAL.get(kind, kind) if number > 1 else DEVICE_WORD.get(kind, kind)}"

@@ -112,7 +112,9 @@ def _forecast(view: FleetView, row: int) -> str:
     table = view["feed"]
     slope, sure = table.value("slope_amps_per_second", row), table.value("forecast_confidence_ratio", row)
     left = table.value("to_critical_seconds", row)
-    text = f"{carries(table, row)}, critical in {duration(left)} if it goes on like this"
+    text = carries(table, row)
+    if left:
+        text += f", critical in {duration(left)} if it goes on like this"
     if slope is not None:
         text += f": {60 * slope:+.2g} A a minute"
     return text + (f", sure to {quantity(sure, 'ratio')}" if sure is not None else "")

@@ -23,6 +23,7 @@ STEP_SECONDS = WINDOW_SECONDS / (SAMPLES - 4)
 BUSY_RATIO = 0.5
 RISEN_RATIO = 0.05
 """A forecast is made of a feed above that share of its rating, or that has risen by that much in the window."""
+STEP_READINGS = 2
 AT_ONCE = 32
 """Forecasts of one tick; the rest has its turn in the next ones."""
 BEFORE_SECONDS = 60.0
@@ -31,6 +32,7 @@ SETTLED_SECONDS = 180.0
 """So long after a load went what else happened can still say why: nodes are given up later than a PDU is read."""
 _ASSUMED_RATING = 16.0
 _IDLE = intern("neither busy nor rising")
+_FELL = intern("it has just fallen")
 _FAR = intern("far from the limit")
 _FEW = intern("too few readings yet")
 _EVENTS = {"": feed.NO_EVENT, "feed lost": feed.LOST, "breaker tripped": feed.TRIPPED, "load gone": feed.GONE}
@@ -105,15 +107,33 @@ class Past:
         self._due[row] = False
         order = np.argsort(self._times[row])
         times, amps = self._times[row][order], amps[order]
+        fell = self.reason[row] == _FELL
         found = power.forecast(times, amps, rating, horizon_seconds=math.inf)
+        if math.isnan(found.slope_per_second) and fell:
+            return
         self.slope[row], self.confidence[row] = found.slope_per_second, found.confidence
         self.reason[row] = intern(found.reason) if found.reason else _FAR
         if math.isnan(found.slope_per_second):
             self.gap[row] = self.confidence[row] = math.nan
             self.reason[row] = _FEW
+            return
+        # Not shown is: it does not rise.
+        self.gap[row] = math.inf if found.seconds is None else found.seconds * found.slope_per_second
+        if found.seconds is not None:
+            self._step(row, amps[~np.isnan(amps)][-STEP_READINGS:], rating - self.gap[row], rating)
+
+    def _step(self, row: int, last: Floats, level: float, rating: float) -> None:
+        """The newest readings lie all on one side of the trend: it ended, and what was before tells nothing."""
+        away = last - level
+        if (away < -RISEN_RATIO * rating).all():
+            self.gap[row], self.reason[row] = math.inf, _FELL
+        elif (away > RISEN_RATIO * rating).all():
+            self.gap[row], self.reason[row] = math.nan, _FEW
         else:
-            # Not shown is: it does not rise.
-            self.gap[row] = math.inf if found.seconds is None else found.seconds * found.slope_per_second
+            return
+        newest = np.argsort(np.nan_to_num(self._times[row], nan=-np.inf))[-STEP_READINGS:]
+        old = np.setdiff1d(np.arange(SAMPLES), newest)
+        self._times[row, old] = self._amps[row, old] = np.nan
 
 
 class Events:

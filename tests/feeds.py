@@ -39,11 +39,13 @@ class Place:
     """A core with feeds, and readings of its devices as they would come."""
 
     def __init__(self, feeds: Sequence[Feed], nodes: Sequence[NodeInfo] = (NodeInfo("n0"),), bmcs: Sequence[str] = (),
-                 rules: Mapping[str, Rule] | None = None, *, interval: float = 10.0) -> None:
-        pdus = dict.fromkeys(feed.pdu for feed in feeds if feed.pdu)
+                 rules: Mapping[str, Rule] | None = None, *, interval: float = 10.0,
+                 switches: Mapping[str, str] | None = None, pdus: Mapping[str, str] | None = None) -> None:
         racks = {feed.pdu: feed.rack for feed in feeds}
-        devices = [Device(name, "pdu", None, rack=racks[name], interval_seconds=interval) for name in pdus]
+        racks |= pdus or {}
+        devices = [Device(name, "pdu", None, rack=racks[name], interval_seconds=interval) for name in racks if name]
         devices += [Device(f"{name}-bmc", "bmc", None, of=name, interval_seconds=interval) for name in bmcs]
+        devices += [Device(name, "switch", None, rack=rack, interval_seconds=interval) for name, rack in (switches or {}).items()]
         self.core = Core(nodes, builtin() if rules is None else rules, site=Site(tuple(feeds), tuple(devices)),
                          settle_seconds=0.0)
         self.now, self.interval = ZERO, interval
@@ -51,8 +53,8 @@ class Place:
                         if one.kind not in {"feed", "fleet"}}
         self.sequence = 0
         self.seen: list[Transition] = []
-        for name in (*pdus, *(f"{name}-bmc" for name in bmcs)):
-            self.link(name, LinkState.UP)
+        for device in devices:
+            self.link(device.name, LinkState.UP)
 
     def link(self, name: str, state: LinkState = LinkState.UNREACHABLE, reason: str = "no answer") -> None:
         """Change a node's or a device's link."""

@@ -76,7 +76,7 @@ def many(state: Verdicts, view: FleetView, one: Wanted, devices: Collection[int]
     if devices:
         kinds = Counter(str(view["device"].attrs[row].get("kind")) for row in devices)
         said = ", ".join(f"{number} {DEVICE_PLURAL.get(kind, kind) if number > 1 else DEVICE_WORD.get(kind, kind)}"
-                         for kind, number in kinds.items())
+                         for kind, number in sorted(kinds.items(), key=lambda one: (-one[1], one[0])))
         text = f"{len(one.nodes) + len(devices)} targets {rule.title.removeprefix('node ')}: {nodes}, {said}"
     if one.back:
         text += f", {one.back} of them back and settling"

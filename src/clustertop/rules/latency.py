@@ -21,6 +21,10 @@ HUNG_SECONDS = 3.0
 """Least time after which a call that has not returned counts as hung; else twice the group's interval."""
 SCREEN_SECONDS = 65.0
 """Facts for screening are read once a minute, and a name that is not answered for takes five seconds."""
+NCCL_SECONDS = 15.0
+"""NCCL logs are read every five seconds, and new ones are looked for every ten."""
+_SELDOM = frozenset({"screen", "nccl"})
+"""Groups that no rule of another group waits for."""
 _BESIDE = frozenset({"node", "group"})
 """Tables with columns that the console works out beside the readings of any one group."""
 
@@ -53,7 +57,7 @@ def times(settings: PollSettings, tick_seconds: float) -> Times:
     """Return the times of a session with *settings* that evaluates every *tick_seconds*."""
     often = settings.interval_seconds
     return Times({"gpu": often, "rdma": often, "host": often, "pcie": settings.pcie_interval_seconds,
-                  "screen": SCREEN_SECONDS}, tick_seconds,
+                  "screen": SCREEN_SECONDS, "nccl": NCCL_SECONDS}, tick_seconds,
                  settings.keepalive_seconds * (settings.keepalive_count + 1))
 
 
@@ -88,7 +92,7 @@ def of_alert(alert: Alert, rule: Rule, view: FleetView, when: Times) -> float | 
 def _interval(rule: Rule, group: str, when: Times) -> float:
     if rule.table == "group" or group not in when.intervals:
         # Of the groups that are read all the time: those who wait for a GPU do not wait for facts for screening.
-        return max(seconds for name, seconds in when.intervals.items() if name != "screen")
+        return max(seconds for name, seconds in when.intervals.items() if name not in _SELDOM)
     if rule.table in _BESIDE and rule.metric in {"reachable", "frames_missed", "clock_skew_seconds"}:
         return min(when.intervals.values())
     return when.intervals[group]

@@ -58,6 +58,8 @@ class PollSettings:
     """Another NVML library on the nodes; empty: the driver's own."""
     root: str = ""
     """Another root of /proc and /sys on the nodes; empty: ``/``."""
+    nccl_logs: tuple[str, ...] = ()
+    """Paths of NCCL logs on the nodes, patterns of the shell's kind allowed; empty: none is read."""
 
     def of(self, node: NodeInfo) -> PollSettings:
         """These settings with the node's own interval, where it has one; PCIe is not read more often than that."""

@@ -1,7 +1,7 @@
 """What the NCCL logs on nodes say, as a table: a row per log file, and one per communicator of it.
 
-The probe counts (``probe/nccl.py``); whether sockets or a missing GPUDirect are wrong, and how long an init took, is said
-here. It is what NCCL was told and chose, no measurement of traffic. Channels are written at the start of a job only.
+The probe counts (``probe/nccl.py``); whether sockets or a missing GPUDirect are wrong, and how long an init took, is
+said here. It is what NCCL was told and chose, no measurement of traffic. Channels are written at the start of a job.
 """
 
 from __future__ import annotations
@@ -38,13 +38,15 @@ TABLE = table("nccl", "nccl", "NCCL logs", (
     Metric("ranks", "", "size of the communicator", "ranks", hi=1e7, source=_INIT),
     Metric("local_ranks", "", "its ranks on this node", "local_ranks", hi=1e7, source=_INIT),
     Metric("ranks_complete", "", "of these, how many have completed their init", "complete", hi=1e7, source=_INIT),
-    Metric("init_told_seconds", "s", "the longest init of its ranks here that has a time", "init", hi=1e9, source=_INIT),
+    Metric("init_told_seconds", "s", "the longest init of its ranks here that has a time", "init", hi=1e9,
+           source=_INIT),
     Metric("init_by", "", "how that was timed", "init_by", "state", hi=2.0,
            words={BY_NCCL: "NCCL", BY_TIMES: "timestamps", BY_ARRIVAL: "arrival of its lines"}),
     Metric("slowest_rank", "", "the rank with the longest init", "init_rank", hi=1e7, source=_INIT),
     Metric("init_time_seconds", "s", "when its init last moved, on the node's monotonic clock", "init_time", lo=-1e10,
            hi=1e10),
-    Metric("ranks_pending", "", "its ranks here whose init has begun and not completed", "pending", hi=1e7, source=_INIT),
+    Metric("ranks_pending", "", "its ranks here whose init has begun and not completed", "pending", hi=1e7,
+           source=_INIT),
     Metric("pending_time_seconds", "s", "when the first of them began, on the node's monotonic clock", "pending_time",
            lo=-1e10, hi=1e10),
     Metric("channels", "", "channels of its ranks here", "channels", hi=1e9),
@@ -53,7 +55,8 @@ TABLE = table("nccl", "nccl", "NCCL logs", (
     Metric("gpu_direct_channels", "", "channels of the network with GPUDirect RDMA", "direct_channels", hi=1e9),
     Metric("processes_running", "", "its processes that still run here; unknown where none can be seen", "running",
            hi=1e7),
-    Metric("other_hosts", "", "other hosts that the file speaks of and that are not counted here", "other_hosts", hi=1e7),
+    Metric("other_hosts", "", "other hosts that the file speaks of and that are not counted here", "other_hosts",
+           hi=1e7),
     Metric("init_seconds", "s", "the longest init of its ranks here, so far where it has not completed", kind="derived",
            source=_INIT, label="init"),
     Metric("init_known", "", "1: its init is timed", kind="derived"),
@@ -64,7 +67,8 @@ TABLE = table("nccl", "nccl", "NCCL logs", (
     Metric("socket_channels", "", "channels over TCP sockets where RDMA is meant", kind="derived", label="sockets"),
     Metric("gdr_missing", "", "RDMA channels without GPUDirect", kind="derived"),
     Metric("transport", "", "what is wrong with its channels", kind="derived",
-           words={NOTHING_WRONG: "nothing wrong", NO_GPU_DIRECT: "no GPUDirect RDMA", SOCKETS: "sockets instead of RDMA"}),
+           words={NOTHING_WRONG: "nothing wrong", NO_GPU_DIRECT: "no GPUDirect RDMA",
+                  SOCKETS: "sockets instead of RDMA"}),
 ))
 
 
@@ -124,7 +128,9 @@ def derive(
         t.why_of(name)[lost] = t.why_of("network_channels")[lost]
 
 
-def _inits(t: Columns, node_time: NDArray[np.float64], gone: NDArray[np.bool_], communicator: NDArray[np.bool_]) -> None:
+def _inits(
+    t: Columns, node_time: NDArray[np.float64], gone: NDArray[np.bool_], communicator: NDArray[np.bool_]
+) -> None:
     pending = (t.col("ranks_pending") > 0) & ~gone
     so_far = np.where(pending, np.maximum(node_time - t.col("pending_time_seconds"), 0.0), np.nan)
     init = np.fmax(t.col("init_told_seconds"), so_far)

@@ -41,7 +41,7 @@ BY_NCCL, BY_TIMES, BY_ARRIVAL = 0, 1, 2
 
 _HEAD = re.compile(
     r"([A-Za-z0-9_][\w.-]{0,252}):(\d{1,10}):(\d{1,10}) (?:\[\d+\] )?(?:[\w/.]+:\d+ )?"
-    r"NCCL (INFO|WARN|VERSION) ?",
+    r"NCCL (INFO|WARN|VERSION|CALL|TRACE|ABORT) ?",
     re.ASCII,
 )
 _BARE = re.compile(r"\s*NCCL (?:INFO|WARN) ")
@@ -275,6 +275,8 @@ class File(object):
         if level == "WARN":
             self.warnings += 1
             self.latest = text[:200]
+            return
+        if level in ("CALL", "TRACE"):
             return
         found = _CHANNEL.search(text)
         if found:

@@ -185,7 +185,7 @@ class TestTimes:
 class TestFiles:
     def test_nothing_to_read_is_off_and_no_group_at_all_where_nothing_is_said(self, tmp_path: Path) -> None:
         assert nccl.Nccl(Tree(str(tmp_path), Call()), []).read(0.0).st == "off"
-        assert set(ON_REQUEST) == {"nccl"}
+        assert "nccl" in ON_REQUEST
         assert "nccl" not in {runner.name for runner in Probe({"root": str(tmp_path)})._runners}
         assert "nccl" in {runner.name for runner in Probe({"root": str(tmp_path), "nccl": {"logs": ["/x"]}})._runners}
 

@@ -117,7 +117,7 @@ def test_a_supply_that_is_new_asks_for_a_full_frame() -> None:
     changed = {**LINES, "sdr/003": "PS3 Status       | 25h | ok  | 10.3 | Presence detected"}
     made, whole = inband.convert(node.say(changed))
     assert not whole
-    assert made.g["bmc"].tb == {}
+    assert set(made.g) == {"host"}, "no tables would mean: as in the last full frame"
     node.encoder.want_full()
     made, whole = inband.convert(node.say(changed))
     assert whole
@@ -131,7 +131,7 @@ def test_a_frame_that_counts_from_one_never_seen_asks_for_a_full_one() -> None:
     node.say(LINES)
     made, whole = inband.convert(node.say({**LINES, "sdr/003": "Inlet Temp | 04h | ok | 7.1 | 24 degrees C"}))
     assert not whole
-    assert made.g["bmc"].tb == {}
+    assert set(made.g) == {"host"}, "no tables would mean: as in the last full frame"
 
 
 def test_an_error_goes_through_with_its_words() -> None:
@@ -139,6 +139,14 @@ def test_an_error_goes_through_with_its_words() -> None:
     made, whole = InBand(to_part).convert(frame)
     assert whole
     assert (made.g["bmc"].st, made.g["bmc"].e) == ("error", "ipmitool needs root on the node")
+
+
+def test_after_a_reconnect_an_error_has_no_lines_of_before() -> None:
+    inband = InBand(to_part)
+    inband.convert(Node().say(LINES))
+    made, whole = inband.convert(Node().say(None, st="error", e="no such tool"))
+    assert whole
+    assert (made.g["bmc"].st, made.g["bmc"].tb) == ("error", {})
 
 
 def test_a_bmc_that_is_read_over_the_network_is_left_alone() -> None:

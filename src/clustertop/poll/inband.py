@@ -66,15 +66,15 @@ class InBand:
         elif part.o:
             return frame, True
         elif frame.b != self._base:
-            return _without(frame, part), False
+            return _without(frame), False
         if not self._keys:
-            return _without(frame, part), True
+            return _with(frame, part, {}), True
         made = self._to_part(self._read(part.tb.get(TABLE), at, frame, part), part.t).tb
         layout = {name: (one.r, one.c) for name, one in made.items()}
         if frame.full:
             self._layout = layout
         elif layout != self._layout:
-            return _without(frame, part), False
+            return _without(frame), False
         else:
             made = {name: _changes(one) for name, one in made.items()}
         return _with(frame, part, made), True
@@ -118,5 +118,6 @@ def _with(frame: Frame, part: GroupPart, tables: dict[str, TablePart]) -> Frame:
     return msgspec.structs.replace(frame, g={**frame.g, GROUP: group})
 
 
-def _without(frame: Frame, part: GroupPart) -> Frame:
-    return _with(frame, part, {})
+def _without(frame: Frame) -> Frame:
+    """The frame without the group: with it and no tables it would say that all is as in the last full one."""
+    return msgspec.structs.replace(frame, g={name: part for name, part in frame.g.items() if name != GROUP})

@@ -10,8 +10,6 @@ from clustertop.probe import nccl
 from clustertop.probe.frames import Err
 from clustertop.signals import nccl_table
 from clustertop.signals.nccl_table import NO_GPU_DIRECT, NOTHING_WRONG, SOCKETS
-from clustertop.wire.bundle import probe_args
-from clustertop.wire.transport import PollSettings
 from nodes import Fleet, table
 
 KEY = "/l/a 0xc1/16"
@@ -105,8 +103,3 @@ def test_each_nodes_log_tells_where_its_ranks_are_and_the_others_use_it() -> Non
 def test_communicators_without_an_id_lend_each_other_nothing() -> None:
     rows = [("g1", {"comm": "", "members": ["g1 0"], "peers": ["#1 4"]}), ("g2", {"comm": "", "members": ["g2 1"]})]
     assert nccl_table.peers(rows, ["g1", "g2"]) == {("g1", "rank 1"): 4}
-
-
-def test_the_probe_is_told_what_to_read() -> None:
-    assert "nccl" not in probe_args(PollSettings(), "n")
-    assert probe_args(PollSettings(nccl_logs=("/var/log/nccl/*.log",)), "n")["nccl"] == {"logs": ["/var/log/nccl/*.log"]}

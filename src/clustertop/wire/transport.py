@@ -60,10 +60,17 @@ class PollSettings:
     """Another root of /proc and /sys on the nodes; empty: ``/``."""
     nccl_logs: tuple[str, ...] = ()
     """Paths of NCCL logs on the nodes, patterns of the shell's kind allowed; empty: none is read."""
+    in_band: frozenset[str] = frozenset()
+    """Nodes whose BMC is read in band, by a tool on the node itself."""
+    in_band_tool: str = "ipmitool"
+    bmc_tool: str = ""
+    """Of one node's settings: that tool; empty: its BMC is not read in band."""
 
     def of(self, node: NodeInfo) -> PollSettings:
         """These settings with the node's own interval, where it has one; PCIe is not read more often than that."""
         every = node.interval_seconds
+        if node.name in self.in_band and not self.bmc_tool:
+            return replace(self, bmc_tool=self.in_band_tool).of(node)
         if not every:
             return self
         return replace(self, interval_seconds=every, pcie_interval_seconds=max(every, self.pcie_interval_seconds))

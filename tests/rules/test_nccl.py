@@ -74,14 +74,26 @@ def test_an_init_that_has_not_completed_counts_so_far() -> None:
     assert alert.message == "NCCL init not complete after 20 s: 2 of 8 ranks here, of 16 in all"
 
 
+def two(first: Table, second: Table) -> Table:
+    """Both logs in one table."""
+    rows = {key: {name: one.cells[at * len(one.rows) + number] for at, name in enumerate(one.columns)}
+            for one in (first, second) for number, (key, _) in enumerate(one.rows)}
+    return table(rows, {key: attrs for one in (first, second) for key, attrs in one.rows})
+
+
 def test_the_largest_communicator_is_the_job() -> None:
-    small, large = log(comm="0xc2", init=40.0, ranks=2), log()
-    both = {row[0]: {name: small.cells[at * len(small.rows) + number] for at, name in enumerate(small.columns)}
-            for number, row in enumerate(small.rows)}
-    both.update({row[0]: {name: large.cells[at * len(large.rows) + number] for at, name in enumerate(large.columns)}
-                 for number, row in enumerate(large.rows)})
-    said = verdict(fleet(table(both, {row[0]: row[1] for row in (*small.rows, *large.rows)})))
+    said = verdict(fleet(two(log(comm="0xc2", init=4.0, ranks=2), log())))
     assert (said.answer, said.value) == ("no", 2.5)
+
+
+def test_a_smaller_one_that_was_slow_in_the_last_hour_counts() -> None:
+    slow = {"comm": "0xc2", "init": 40.0, "ranks": 2}
+    said = verdict(fleet(two(log(**slow), log())))
+    assert (said.answer, said.value) == ("yes", 40.0)
+    # The job's own is not timed: that is no "no", and what is known to be slow is a "yes".
+    said = verdict(fleet(two(log(**slow), log(init=Err("not timed")))))
+    assert (said.answer, said.value, said.note) == ("yes", 40.0, "by NCCL, 11 s ago; 0/1 nodes")
+    assert verdict(fleet(two(log(**slow, init_time=-3600.0), log()))).answer == "no"
 
 
 def test_lines_of_both_rules() -> None:
@@ -89,4 +101,4 @@ def test_lines_of_both_rules() -> None:
     said = {one.rule: one.message for one in made.core.snapshot.alerts}  # type: ignore[union-attr]
     assert said["nccl_init"] == "NCCL init took 61 s (by NCCL): rank 6, the longest of 8 here, of 16 in all"
     assert said["nccl_transport"] == "NCCL uses sockets where RDMA is meant: 4 of 16 network channels"
-    assert any("NCCL init: yes" in line or "NCCL init" in line for line in plain.exit_lines(exits(made.view)))
+    assert "yes (61 s; by NCCL, 11 s ago; 1/1 nodes)" in plain.exit_lines(exits(made.view))[1]

@@ -26,8 +26,8 @@ def read(view: FleetView) -> bool:
 def longest(view: FleetView, nodes: Sequence[int], limit: float) -> tuple[float | None, str]:
     """(seconds, method) of the longest init on *nodes*; (None, why) where it is not measured.
 
-    Of each node, the newest start of its largest communicator of processes that have not ended. Where too few nodes
-    tell and none of them is beyond *limit*, nothing is said of the others.
+    Of each node, the newest start of its largest communicator of processes that have not ended, and any other start of
+    the last hour that is beyond *limit*. Where too few nodes tell and none of them is beyond it, nothing is said.
     """
     table = view["nccl"]
     if not len(nodes):
@@ -43,6 +43,8 @@ def longest(view: FleetView, nodes: Sequence[int], limit: float) -> tuple[float 
             best[node] = row
     timed = [row for row in best.values() if not np.isnan(init[row])]
     told = f"{len(timed)}/{len(nodes)} nodes"
+    recent = table.col("init_recent_seconds")
+    timed += [row for row in rows if recent[row] > limit and row not in timed]
     if not timed:
         if not rows:
             return None, "no communicator in the NCCL logs of its nodes"

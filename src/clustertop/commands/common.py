@@ -55,13 +55,13 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
     Raises:
         ConfigError: the configuration, HOSTS or a rule is not right; its text is one sentence.
     """
+    import dataclasses
+
     from clustertop.config import load
     from clustertop.inventory import resolve
     from clustertop.notify import outlets
     from clustertop.plan import Plan
     from clustertop.released import ReleasedNodes
-    import dataclasses
-
     from clustertop.rules.configured import in_force, scoped
     from clustertop.rules.spec import builtin
     from clustertop.settings import expect_gpus, expect_ports, expect_width, poll_settings

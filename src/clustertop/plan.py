@@ -65,5 +65,3 @@ class Plan:
     """How long after a pause of the console itself nothing is raised at all."""
     origins: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By rule and field: where the operator's configuration set it; what is not here is built in."""
-    site: Site = field(default_factory=Site)
-    """What is watched beside the nodes."""

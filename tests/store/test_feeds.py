@@ -391,6 +391,15 @@ class TestForecast:
         assert isinstance(place.feed("f", "limit_in_seconds"), str)
 
 
+    def test_what_took_over_a_load_did_not_climb_to_it(self) -> None:
+        place = Place([A, B], [N1, N2], rules={})
+        for number in range(20):
+            place.read(pdu_a=10.0, pdu_b=11.0 + 0.1 * number)
+        assert isinstance(place.feed("r1-B", "limit_in_seconds"), float)
+        place.read(pdu_a=0.0, pdu_b=23.0)
+        assert place.feed("r1-B", "limit_in_seconds") == "too few readings yet"
+
+
 def test_512_feeds_cost_little() -> None:
     feeds = [Feed(f"f{number}", 32.0, 230.0, pdu=f"pdu-{number}") for number in range(512)]
     place = Place(feeds, rules={})

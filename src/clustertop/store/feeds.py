@@ -133,8 +133,13 @@ class Feeds:
                                carried.device_level)
         lost, just_lost = self._nodes_lost(now)
         events = self._events
+        before = events.kind == feed.LOST
         events.update(self._past, new & self._metered, np.where(self._metered, carried.amps, np.nan), carried.volts,
                       held.rating, said, silent, self._partner, just_lost, now)
+        # What took over a load did not climb to it: what it carried before tells nothing of what comes.
+        took = self._partner[(events.kind == feed.LOST) & ~before]
+        if len(took):
+            self._past.forget(np.isin(np.arange(count), took[took >= 0]))
         # A load that nobody hangs on need not be there.
         seen = events.seen | (self._nodes == 0) | carried.estimated
         feed.fill(t, carried, held, events.kind, seen, self._warning)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from clustertop.model import Severity, Transition
+from clustertop.poll.bmc_frames import bmc_part
+from clustertop.poll.inband import GROUP, InBand
 from clustertop.rules.engine import RESUME_SETTLE_SECONDS, Engine
 from clustertop.rules.hands import Hands
 from clustertop.signals.power import CRITICAL_RATIO, WARNING_RATIO
@@ -100,6 +102,8 @@ class Core:
         self.hands = Hands(rules, self.engine.values)
         self.frames = 0
         self.bad_frames: dict[int, str] = {}
+        self._in_band: dict[int, InBand] = {}
+        """By node: what its probe sends of its BMC, made into a BMC's tables."""
         self._tap = tap
         self._log: deque[Transition] = deque(maxlen=LOG_LIMIT)
         self._done: list[tuple[str, Alert, str]] = []
@@ -142,8 +146,14 @@ class Core:
         self.frames += 1
         if self._tap is not None:
             self._tap.frame(node, at, wall, raw)
+        whole = True
+        if node < len(self.store.nodes) and GROUP in frame.g:
+            in_band = self._in_band.get(node)
+            if in_band is None:
+                in_band = self._in_band[node] = InBand(bmc_part)
+            frame, whole = in_band.convert(frame, at)
         try:
-            complete = self.store.frame(node, at, wall, frame)
+            complete = self.store.frame(node, at, wall, frame) and whole
         except FrameError as error:
             self.bad_frames[node] = str(error)
             return False

@@ -147,6 +147,8 @@ ATTRS: dict[str, dict[str, dict[str, Any]]] = {
     "disk": {"/": {"place": "/", "device": "/dev/md0", "type": "ext4", "read_only": False},
              "/scratch": {"place": "/scratch", "device": "/dev/md1", "type": "xfs", "read_only": True}},
     "screen": {"": {"host": "gpu001", "monitors": ["nvtop 1"]}},
+    "nccl": {"/l/a": {"file": "/l/a", "network": ["IB"]},
+             "/l/a 0xc1/16": {"file": "/l/a", "comm": "0xc1", "network": ["IB"], "members": ["gpu001 0-7"]}},
 }
 
 

@@ -16,6 +16,7 @@ from clustertop.signals import (
     gpu,
     host,
     link,
+    nccl_table,
     pcie,
     pdu,
     rdma,
@@ -54,6 +55,7 @@ LABELS = {
     "net": host.net_label, "process": gpu.process_label, "link": link.label, "disk": disk.label,
     "screen": screen.label, "device": device.label, "pdu": pdu.label, "bmc": bmc.label, "psu": bmc.psu_label,
     "sensor": bmc.sensor_label, "feed": feed.label, "uplink": uplink.label, "traffic": traffic_table.label,
+    "nccl": nccl_table.label,
 }
 SPECS = (
     host.NODE, host.GROUP, gpu.TABLE, pcie.TABLE, rdma.TABLE, host.NET, gpu.PROCESS, link.TABLE, disk.TABLE,
@@ -62,8 +64,9 @@ SPECS = (
     feed.TABLE,
     uplink.TABLE,
     traffic_table.TABLE,
+    nccl_table.TABLE,
 )
-GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen", "bmc")
+GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen", "bmc", "nccl")
 DEVICE_GROUPS = ("pdu", "bmc", "switch", "fabric")
 """Groups of which devices tell."""
 SETTLE_SECONDS = 300.0
@@ -74,7 +77,7 @@ RELOAD_AGAIN_SECONDS = 600.0
 """Within this time of one reload there is no other: readings that fail now and then must not keep a node settling."""
 BACK_SECONDS = 1.0
 """A node's own clock that goes back by more than this began anew."""
-LISTS = frozenset({"path", "mig_layout", "jobs", "netdevs", "members", "addresses", "monitors"})
+LISTS = frozenset({"path", "mig_layout", "jobs", "netdevs", "members", "addresses", "monitors"}) | nccl_table.LISTS
 """Attributes that are lists; "unclassified" is one too, but no node sends it."""
 _UNCHANGED = TablePart()
 _NOT_RELEASED = intern("not released")
@@ -183,7 +186,7 @@ class Store:
             group: tuple((spec.name, self.tables[spec.name]) for spec in SPECS if spec.group == group)
             for group in DEVICE_GROUPS
         }
-        self._flag_cache: dict[str, tuple[int, np.ndarray]] = {}
+        self._flag_cache: dict[tuple[str, str], tuple[int, np.ndarray]] = {}
         node_table = self.tables["node"]
         for number, node in enumerate(self.nodes):
             node_table.add(number, "", {"name": node.name})
@@ -461,6 +464,7 @@ class Store:
         listed = np.array([node.told.get("rdma", ("",))[0] in _LISTED for node in self._nodes])
         judge_nodes(nodes.columns, ports.columns, np.where(listed, self._expected_ports, np.nan))
         screen.derive(self.tables["screen"].columns, self._flags("screen", screen.gpu_monitored))
+        self._nccl()
         self._net()
         self._groups(now)
         self._node_table(nodes, gpus, now)
@@ -496,14 +500,28 @@ class Store:
         failed = np.array([(told := node.told.get(group)) is not None and told[0] in _NOT_READ for node in self._nodes])
         return failed[table.node[: table.rows]]
 
-    def _flags(self, name: str, test: Callable[[Mapping[str, Attr]], bool]) -> np.ndarray:
-        """[rows] of *test* on each row's attributes, worked out again only when a row changed."""
+    def _flags(self, name: str, test: Callable[[Mapping[str, Attr]], bool], what: str = "") -> np.ndarray:
+        """[rows] of *test* on each row's attributes, worked out again only when a row changed.
+
+        *what* tells tests on one table apart.
+        """
         table = self.tables[name]
-        known = self._flag_cache.get(name)
+        known = self._flag_cache.get((name, what))
         if known is None or known[0] != table.listed:
             known = (table.listed, np.array([test(attrs) for attrs in table.attrs], np.bool_))
-            self._flag_cache[name] = known
+            self._flag_cache[name, what] = known
         return known[1]
+
+    def _nccl(self) -> None:
+        table, ports = self.tables["nccl"], self.tables["port"].columns
+        if not table.rows:
+            return
+        fabric = self._flags("port", lambda attrs: attrs.get("link_layer") == "InfiniBand", "infiniband")
+        infiniband = np.zeros(len(self.nodes), np.bool_)
+        infiniband[ports.row_node[fabric & (ports.col("link") == rdma.UP)]] = True
+        nccl_table.derive(
+            table.columns, table.node_time[: table.rows], self._flags("nccl", nccl_table.shows_rdma, "rdma"),
+            infiniband[table.node[: table.rows]], self._flags("nccl", nccl_table.is_communicator, "communicator"))
 
     def _net(self) -> None:
         table = self.tables["net"]

@@ -138,6 +138,10 @@ def probe_args(settings: PollSettings, nonce: str) -> dict[str, object]:
         },
         "statistics": patterns(),
     }
+    if settings.nccl_logs:
+        args["nccl"] = {"logs": list(settings.nccl_logs)}
+    if settings.bmc_tool:
+        args["bmc"] = {"tool": settings.bmc_tool}
     if settings.nvml:
         args["nvml"] = settings.nvml
     if settings.root:

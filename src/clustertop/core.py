@@ -14,6 +14,7 @@ from clustertop.poll.bmc_frames import bmc_part
 from clustertop.poll.inband import GROUP, InBand
 from clustertop.rules.engine import RESUME_SETTLE_SECONDS, Engine
 from clustertop.rules.hands import Hands
+from clustertop.signals.power import CRITICAL_RATIO, WARNING_RATIO
 from clustertop.store.store import SETTLE_SECONDS, Store
 from clustertop.wire.frame import FrameError
 
@@ -75,6 +76,14 @@ class Snapshot:
     """Silences in force."""
 
 
+def _feed_shares(rules: Mapping[str, Rule]) -> tuple[float, float]:
+    """The limits of a feed's current as the rule in force has them: what is foretold of it is about the same ones."""
+    rule = rules.get("feed_current")
+    warning, critical = (rule.warning, rule.critical) if rule is not None else (None, None)
+    least = WARNING_RATIO if warning is None else warning.limit
+    return least, max(least, CRITICAL_RATIO if critical is None else critical.limit)
+
+
 class Core:
     """Store, rules and log over one inventory."""
 
@@ -87,7 +96,8 @@ class Core:
     ) -> None:
         self.store = Store(
             nodes, expect_width or (lambda node, key, attrs: None), expect_gpus or (lambda node: None),
-            expect_ports or (lambda node: None), freshness, settle_seconds, Engine.growth(rules), site)
+            expect_ports or (lambda node: None), freshness, settle_seconds, Engine.growth(rules), site,
+            _feed_shares(rules))
         self.engine = Engine(rules, self.store.owners.all, resume_seconds=resume_seconds)
         self.hands = Hands(rules, self.engine.values)
         self.frames = 0

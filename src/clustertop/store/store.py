@@ -24,6 +24,7 @@ from clustertop.signals import (
     traffic_table,
     uplink,
 )
+from clustertop.signals.power import CRITICAL_RATIO, WARNING_RATIO
 from clustertop.signals.units import pci_key
 from clustertop.store.devices import DOWN, Devices
 from clustertop.store.feeds import Feeds
@@ -139,6 +140,7 @@ class Store:
         settle_seconds: float = SETTLE_SECONDS,
         growth: Mapping[str, tuple[str, ...]] | None = None,
         site: Site | None = None,
+        feed_shares: tuple[float, float] = (WARNING_RATIO, CRITICAL_RATIO),
     ) -> None:
         """Make the tables.
 
@@ -150,6 +152,7 @@ class Store:
             settle_seconds: how long a node settles after a boot.
             growth: by table, the counters whose increase since first seen belongs in each view.
             site: what is watched beside the nodes.
+            feed_shares: of a breaker's rating, from which a feed is to be warned of, and critical.
         """
         self._freshness = freshness or Freshness()
         self._settle_seconds = settle_seconds
@@ -172,7 +175,8 @@ class Store:
         self._ports = Ports(self.tables["port"])
         self._links = Links(self.tables["link"], self.tables["port"])
         self._devices = Devices(self.tables["device"], self.owners)
-        self._feeds = Feeds(self.owners.site, self.tables, self.owners, freshness=self._freshness)
+        self._feeds = Feeds(self.owners.site, self.tables, self.owners, freshness=self._freshness,
+                            warning=feed_shares[0], critical=feed_shares[1])
         self._jobs = JobIndex(*(self.tables[name] for name in ("node", "gpu", "process")))
         self._tables_of = {
             group: tuple((spec.name, self.tables[spec.name]) for spec in SPECS if spec.group == group)

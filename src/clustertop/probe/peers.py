@@ -25,7 +25,9 @@ MAX_KNOWN = 4096
 MAX_SOCKETS = 16384
 """Most sockets that are followed."""
 RELIST_SECONDS = 10.0
-"""Rows are added and dropped no more often: each time all that the node says travels anew."""
+"""Rows are added and dropped no more often in the long run: each time all that the node says travels anew."""
+RELISTS = 5
+"""So many times they may be at once: a job that starts has its peers within seconds."""
 IDLE_SECONDS = 600.0
 """A peer without a socket is dropped after this long."""
 TRIP_SECONDS = 10.0
@@ -96,7 +98,9 @@ class Peers(object):
         self._own_at = 0.0
         self._others: "Optional[Peer]" = None
         self._listed: "List[Peer]" = []
-        self._listed_at = self._chosen_at = float("-inf")
+        self._chosen_at = float("-inf")
+        self._may = float(RELISTS)
+        """How often rows may be added or dropped now."""
         self._waiting = False
         """Whether there is a new peer."""
         self._rows: "List[Row]" = []
@@ -229,9 +233,15 @@ class Peers(object):
     def _relist(self) -> None:
         """Choose who has a row; what was not chosen is among the others from now on."""
         now = self._now
-        if now - max(self._listed_at, self._chosen_at if not self._waiting else 0.0) < RELIST_SECONDS - 0.5:
+        self._may = min(float(RELISTS), self._may + (now - self._before) / RELIST_SECONDS)
+        if self._may < 1.0 or not (self._waiting or now - self._chosen_at >= RELIST_SECONDS):
             return
-        self._waiting, self._chosen_at = False, now
+        if now - self._chosen_at >= RELIST_SECONDS:
+            self._chosen_at = now
+            for peer in self._peers.values():
+                if peer is not None:
+                    peer.weight //= 2
+        self._waiting = False
         every = {id(peer): peer for peer in self._peers.values() if peer is not None}
         stays = [peer for peer in every.values() if now - peer.used < IDLE_SECONDS and not self._ours(peer.address)]
         if len(stays) < len(every):
@@ -258,12 +268,10 @@ class Peers(object):
             else:
                 continue
             listed.append(peer)
-        for peer in stays:
-            peer.weight //= 2
         if self._others is not None:
             listed.append(self._others)
         if listed != self._listed:
-            self._listed_at = now
+            self._may -= 1.0
             self._listed = listed
             self._rows = [(peer.text(), {"since": peer.since}) for peer in listed]
 

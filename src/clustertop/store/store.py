@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clustertop.model import Attr, LinkState, NodeInfo, Why, intern
-from clustertop.signals import disk, gpu, host, link, pcie, rdma, screen
+from clustertop.signals import disk, gpu, host, link, pcie, peer, rdma, screen
 from clustertop.signals.units import pci_key
 from clustertop.store.history import History
 from clustertop.store.jobs import JobIndex
 from clustertop.store.layout import runs_index
 from clustertop.store.links import Links
 from clustertop.store.paths import PciePaths
+from clustertop.store.peers import Addresses, Starts
 from clustertop.store.ports import Ports, judge_nodes
 from clustertop.store.table import GRACE_SECONDS, Table
 from clustertop.store.unclaimed import unclaimed
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
 LABELS = {
     "node": host.node_label, "group": host.group_label, "gpu": gpu.label, "pcie": pcie.label, "port": rdma.label,
     "net": host.net_label, "process": gpu.process_label, "link": link.label, "disk": disk.label,
-    "screen": screen.label,
+    "screen": screen.label, "peer": peer.label,
 }
 SPECS = (host.NODE, host.GROUP, gpu.TABLE, pcie.TABLE, rdma.TABLE, host.NET, gpu.PROCESS, link.TABLE, disk.TABLE,
-         screen.TABLE)
-GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen")
+         screen.TABLE, peer.TABLE)
+GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen", "sockets")
 SETTLE_SECONDS = 300.0
 """After a boot: links train, services start, counters begin again."""
 RELOAD_SECONDS = 60.0
@@ -127,7 +128,7 @@ class Store:
         self._reload = np.full(len(nodes), -np.inf)
         self._ticked = float("-inf")
         self.nodes = tuple(nodes)
-        self.tables = {spec.name: Table(spec, LABELS[spec.name]) for spec in SPECS}
+        self.tables = {spec.name: Table(spec, LABELS[spec.name], reuse=spec.name == "peer") for spec in SPECS}
         for name, columns in (growth or {}).items():
             table = self.tables[name]
             table.show_growth = tuple(column for column in columns if column in table.counter_names)
@@ -140,6 +141,9 @@ class Store:
         self._paths = PciePaths(self.tables["pcie"], self.tables["gpu"], self.nodes, expect_width, self.history)
         self._ports = Ports(self.tables["port"])
         self._links = Links(self.tables["link"], self.tables["port"])
+        self._starts = Starts(self.tables["peer"])
+        self.addresses = Addresses(self.tables["link"], self.tables["peer"])
+        """Whose the peers' addresses are."""
         self._jobs = JobIndex(*(self.tables[name] for name in ("node", "gpu", "process")))
         self._tables_of = {
             group: tuple((spec.name, self.tables[spec.name]) for spec in SPECS if spec.group == group)
@@ -276,6 +280,8 @@ class Store:
             else:
                 complete &= table_name not in part.tb
                 continue
+            if full and table_name == "peer":
+                self._starts.listed(number, part.t)
             if moved and part.st == "ok":
                 table.stamp(number, read_at, part.t, part.iv)
         if name == "gpu":

@@ -138,6 +138,7 @@ class Peers(object):
             cookie, counts = row[3], row[7]
             if not counts:
                 self.counted = False
+                changes.append((row[2], _NOTHING, _NOTHING, row[5], row[6]))
                 continue
             before = find(cookie)
             if before is None:
@@ -294,7 +295,8 @@ class Peers(object):
 
     def _trips(self, peer: Peer) -> "Tuple[Cell, Cell, Cell, Cell]":
         if not peer.trips or self._now - peer.moved > TRIP_SECONDS:
-            return _NO_TRAFFIC, _NO_TRAFFIC, _NO_TRAFFIC, _NO_TRAFFIC
+            none = _NO_TRAFFIC if self.counted else None
+            return none, none, none, none
         times, variations = sorted([one[0] for one in peer.trips]), sorted([one[1] for one in peer.trips])
         return _median(times), _median(variations), times[-1], variations[-1]
 

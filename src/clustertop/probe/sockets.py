@@ -61,7 +61,7 @@ class Sockets(object):
         Raises:
             OSError, ValueError: the kernel did not answer this time, or not in whole messages.
         """
-        began, cpu = time.monotonic(), _cpu()
+        cpu = _cpu()
         for way in self._ways:
             if now < self._refused.get(way, now):
                 continue
@@ -77,8 +77,7 @@ class Sockets(object):
                     self._refused[way] = now + RETRY_SECONDS
                 continue
             self._peers.end()
-            # What a program costs is not in our own time.
-            self._cost(time.monotonic() - began if way == "ss" else _cpu() - cpu)
+            self._cost(_cpu() - cpu + (self._ss.seconds if way == "ss" else 0.0))
             return Reading({"peer": self._peers.table()}, facts={"sockets": self._words(way)})
         if self._tree.root:
             return Reading({}, "off", "another root is read")

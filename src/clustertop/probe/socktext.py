@@ -44,6 +44,8 @@ class Ss(object):
         self._places = places
         self._left: "Any" = None
         self._counted = False
+        self.seconds = 0.0
+        """CPU time of the last ``ss``."""
 
     def rows(self) -> "Iterator[Rows]":
         """Yield the sockets of both families, a part of them at a time.
@@ -51,7 +53,8 @@ class Ss(object):
         Raises:
             OSError: there is no ``ss``, it fails, or it does not end in time.
         """
-        import subprocess  # only where it is needed: it is not small
+        import resource  # only where they are needed: they are not small
+        import subprocess
 
         if self._left is not None and self._left.poll() is None:
             raise OSError(errno.EBUSY, "an earlier ss has not come back")
@@ -60,6 +63,7 @@ class Ss(object):
         if not path:
             raise OSError(errno.ENOENT, "no ss")
         self._call.what = path
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         process = subprocess.Popen(
             [path, "-tine"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             env={"LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, close_fds=True, bufsize=0,
@@ -80,6 +84,8 @@ class Ss(object):
             except subprocess.TimeoutExpired:
                 self._left = process
                 status = 0
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            self.seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         if status:
             raise OSError(errno.EIO, "ss ended with {}".format(status))
 

@@ -90,7 +90,7 @@ class Peers(object):
         self._seen: "Set[bytes]" = set()
         self._counts: "Counter[bytes]" = collections.Counter()
         self._changes: "List[Tuple[bytes, bytes, bytes, int, int]]" = []
-        """Address, counters before and now, rtt and rttvar; taken at the end of a look, when our own addresses are known."""
+        """Address, counters before and now, rtt, rttvar: taken at the end, when our own addresses are known."""
         self._peers: "Dict[bytes, Optional[Peer]]" = {}
         """By address as the kernel has it, mapped or not; None: nothing leaves the node to there."""
         self._own: "Set[bytes]" = set()

@@ -6,7 +6,6 @@ last words, where the kernel lets them be heard; where it does not, fact ``socke
 """
 
 import errno
-import socket
 import time
 
 from .files import Reading, reason
@@ -109,7 +108,8 @@ class Sockets(object):
 
     def _words(self, way: str) -> str:
         """Return how sockets are read and what is not in the figures."""
-        tried = ["{}: {}".format(one, self._why[one]) for one in self._ways[: self._ways.index(way)] if one in self._why]
+        before = self._ways[: self._ways.index(way)]
+        tried = ["{}: {}".format(one, self._why[one]) for one in before if one in self._why]
         words = {"proc": "/proc/net/tcp"}.get(way, way) + (" ({})".format("; ".join(tried)) if tried else "")
         if not self._peers.counted:
             return words + "; bytes unknown"

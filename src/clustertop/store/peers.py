@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import itertools
+import operator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,8 +88,9 @@ class Addresses:
         self._listed = listed
         self._take()
         before = len(self._keys)
-        known = zip(peers.keys, self._keys, strict=False)
-        changed = [row for row, (key, old) in enumerate(known) if key is not old] + list(range(before, peers.rows))
+        # Keys are never made anew for a row that stays: those that are other objects are other keys.
+        other = np.fromiter(map(operator.is_not, peers.keys, self._keys), np.bool_, before)
+        changed = np.flatnonzero(other).tolist() + list(range(before, peers.rows))
         self._places += [""] * (peers.rows - before)
         for row in changed:
             self._places[row] = _place(peers.keys[row])
@@ -95,7 +98,7 @@ class Addresses:
         find, places = self._node.get, self._places
         if self._moves != self._placed:
             self._placed = self._moves
-            found = np.array([find(place, UNPLACED) for place in places], np.intp)
+            found = np.fromiter(map(find, places, itertools.repeat(UNPLACED)), np.intp, len(places))
         else:
             # Few come at a time; what was given out before stays as it was.
             found = np.concatenate([self._found, np.full(peers.rows - before, UNPLACED, np.intp)])

@@ -151,8 +151,10 @@ class Peers(object):
 
     def end(self) -> None:
         """End a look: add up what moved, count the sockets, choose the rows."""
-        self._away = {cookie: self._known.pop(cookie) for cookie in self._known.keys() - self._seen}
-        self.overfull = self.counted and len(self._seen) > MAX_SOCKETS
+        if self.counted:
+            self._away = {cookie: self._known.pop(cookie) for cookie in self._known.keys() - self._seen}
+            self.overfull = len(self._seen) > MAX_SOCKETS
+        # Where nothing is counted, sockets have no cookies either: what was known is compared with at the next count.
         self._add()
         for peer in self._peers.values():
             if peer is not None:

@@ -15,13 +15,13 @@ from .socktext import Ss, listed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Optional, Tuple
+    from typing import Dict, List, Optional, Tuple
 
     from .files import Call, Tree
 
 WAYS = ["sock_diag", "ss", "proc"]
-RETRY_SECONDS = 600.0
-"""How long the kernel is not asked again after it refused."""
+RETRY_SECONDS = {"sock_diag": 600.0, "ss": 60.0}
+"""How long a way is not tried again: the kernel after it refused, ``ss`` after it failed."""
 SHARE = 0.01
 """Of a core: looks that cost more are made less often."""
 MAX_SECONDS = 60.0
@@ -30,7 +30,6 @@ _REFUSED = frozenset((
     errno.EPERM, errno.EACCES, errno.ENOENT, errno.EINVAL, errno.ENOSYS, errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT,
     errno.EOPNOTSUPP, errno.ESOCKTNOSUPPORT,
 ))  # fmt: skip
-_cpu: "Callable[[], float]" = getattr(time, "thread_time", time.monotonic)
 
 
 class Sockets(object):
@@ -73,13 +72,13 @@ class Sockets(object):
                 self._why[way] = reason(error) if way == "sock_diag" else error.strerror or reason(error)
                 # The last way of all is tried each time.
                 if way != self._ways[-1]:
-                    self._refused[way] = now + RETRY_SECONDS
+                    self._refused[way] = now + RETRY_SECONDS[way]
                 continue
             self._peers.end()
             self._cost(_cpu() - cpu + (self._ss.seconds if way == "ss" else 0.0))
             return Reading({"peer": self._peers.table()}, facts={"sockets": self._words(way)})
         if self._tree.root:
-            return Reading({}, "off", "another root is read")
+            return Reading({}, "off")
         return Reading({}, "error", "; ".join("{}: {}".format(way, self._why[way]) for way in self._ways)[:200])
 
     def close(self) -> None:
@@ -127,3 +126,8 @@ class Sockets(object):
         """Have looks made as seldom as keeps them below :data:`SHARE`; one dear look is no reason yet."""
         self._costs = (self._costs + [seconds])[-3:]
         self.least_seconds = min(MAX_SECONDS, min(self._costs) / SHARE)
+
+
+def _cpu() -> float:
+    """Return the CPU seconds of this thread."""
+    return time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)

@@ -81,6 +81,12 @@ class NodeInfo:
     groups: tuple[str, ...] = ()
     interval_seconds: float = 0.0
     """Between two readings of it; 0: as of every node."""
+    kind: str = "node"
+    """``node``; of what else has rows of its own: ``pdu``, ``bmc``, ``switch``, ``fabric``, ``feed``, ``fleet``."""
+    of: str = ""
+    """Of a BMC: its node."""
+    feeds: tuple[str, ...] = ()
+    """Of a node: the feeds that it hangs on."""
 
     @property
     def target(self) -> str:
@@ -175,7 +181,7 @@ class Thing:
     """What an alert is about, by identity and by label: a row of a table, or a parent of many."""
 
     table: str
-    """A table's name; of a parent of nodes its kind: ``rack``, ``leaf``, ``group``, ``fleet``."""
+    """A table's name; of a parent of nodes its kind: ``rack``, ``feed``, ``leaf``, ``group``, ``fleet``."""
     node: str
     """Empty: a parent of nodes."""
     key: str

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 UNIT_OF = {
     "_per_second": {"/s", "B/s", "b/s"}, "_ratio": {"ratio"}, "_watts": {"W"}, "_celsius": {"°C"}, "_lanes": {"lanes"},
     "_gts": {"GT/s"}, "_hertz": {"Hz"}, "_bytes": {"B"}, "_bytes_total": {"B"}, "_seconds": {"s"},
+    "amps": {"A"}, "volts": {"V"}, "watts": {"W"}, "_va": {"VA"}, "_kwh": {"kWh"}, "_amps_per_second": {"A/s"},
 }
 EVERY = [(spec, metric) for spec in SPECS for metric in spec.metrics]
 NAMES = [f"{spec.name}.{metric.name}" for spec, metric in EVERY]

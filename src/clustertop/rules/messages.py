@@ -9,14 +9,16 @@ import numpy as np
 
 from clustertop.hosts import fold
 from clustertop.model import LinkState
+from clustertop.places import DEVICE_PLURAL, DEVICE_WORD
 from clustertop.quantity import duration, quantity, scaled
+from clustertop.rules import power_words
 from clustertop.signals import gpu, kernel_log, rdma, screen, xid
 from clustertop.signals.rdma_catalogue import NARROW
 from clustertop.signals.rdma_counters import COUNTERS, spelling
 from clustertop.signals.units import speed_of_generation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from numpy.typing import NDArray
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from clustertop.signals.rdma_counters import Counter as PortCounter
     from clustertop.store.view import FleetView, TableView
 
+PLURAL = {"node": "nodes", "feed": "feeds", **DEVICE_PLURAL}
 NAMES = 80
 """Most characters of node names in one line; the list itself is with the alert."""
 FOLDED = 128
@@ -35,7 +38,7 @@ FOLDED = 128
 
 def firing(name: str, rule: Rule, view: FleetView, row: int, value: float | None) -> str:
     """The line of a verdict that has been raised, worsened or eased."""
-    special = _SPECIAL.get(name)
+    special = _SPECIAL.get(name) or power_words.SPECIAL.get(name)
     if special is not None:
         return special(view, row)
     table = view[rule.table]
@@ -54,18 +57,27 @@ def single(state: Verdicts, view: FleetView, one: Wanted) -> str:
     return firing(state.name, state.rule, view, row, float(state.value[row]))
 
 
-def many(state: Verdicts, view: FleetView, one: Wanted) -> str:
-    """The line of an alert about many things of one parent."""
+def many(state: Verdicts, view: FleetView, one: Wanted, devices: Collection[int] = ()) -> str:
+    """The line of an alert about many things of one parent; *devices*: rows of silent devices that go with them."""
     rule, table, count = state.rule, view[state.rule.table], len(one.rows)
     if one.scope == 1:
         row = worst_row(state, one.rows)
         return (f"{rule.title}: {count} of {one.size} {one.thing.label}; {table.labels[row]}: "
                 f"{firing(state.name, rule, view, row, float(state.value[row]))}")
-    nodes = f"{len(one.nodes)} of {one.size} nodes"
+    nodes = f"{len(one.nodes)} of {one.size} {_plural(view, one.nodes)}"
     if rule.table == "node" and rule.title.startswith("node "):
         text = f"{nodes} {rule.title[5:]}"
+    elif rule.table == "device":
+        text = f"{nodes}: {rule.title}"
     else:
         text = f"{rule.title} on {nodes}" + (f" ({count} in all)" if count > len(one.nodes) else "")
+    if state.name == "device_unreachable":
+        text = f"{nodes} do not answer"
+    if devices:
+        kinds = Counter(str(view["device"].attrs[row].get("kind")) for row in devices)
+        said = ", ".join(f"{number} {DEVICE_PLURAL.get(kind, kind) if number > 1 else DEVICE_WORD.get(kind, kind)}"
+                         for kind, number in sorted(kinds.items(), key=lambda one: (-one[1], one[0])))
+        text = f"{len(one.nodes) + len(devices)} targets {rule.title.removeprefix('node ')}: {nodes}, {said}"
     if one.back:
         text += f", {one.back} of them back and settling"
     text += f": {_names(view, sorted(one.nodes))}"
@@ -84,10 +96,16 @@ def many(state: Verdicts, view: FleetView, one: Wanted) -> str:
     return text
 
 
+def _plural(view: FleetView, owners: Collection[int]) -> str:
+    """What they are: ``nodes``, ``PDUs``, ``feeds``."""
+    kinds = {view.owners[one].kind for one in owners}
+    return PLURAL.get(kinds.pop(), "devices") if len(kinds) == 1 else "devices"
+
+
 def _names(view: FleetView, nodes: list[int]) -> str:
     """The nodes folded, as far as a line has room for them."""
     few = nodes if len(nodes) <= FOLDED else nodes[: FOLDED // 4]
-    names = fold(view.nodes[node].name for node in few)
+    names = fold(view.owners[node].name for node in few)
     if len(names) > NAMES:
         names = names[: NAMES - 4] + " ..."
     elif len(few) < len(nodes):
@@ -99,7 +117,7 @@ def labels(rule: Rule, view: FleetView, one: Wanted) -> tuple[str, ...]:
     """What an alert about many things stands for: its nodes, or one node's things."""
     if one.scope == 1:
         return tuple(view[rule.table].labels[row] for row in one.rows.tolist())
-    return tuple(view.nodes[node].name for node in sorted(one.nodes))
+    return tuple(view.owners[node].name for node in sorted(one.nodes))
 
 
 def worst_row(state: Verdicts, rows: NDArray[np.intp]) -> int:
@@ -152,7 +170,7 @@ def _pcie_width(view: FleetView, row: int) -> str:
         text += ": lost bandwidth unknown"
     if len(below) > 1:
         text += f" (and {len(below) - 1} more below that hop)"
-    return text
+    return text + power_words.told(view, int(table.node[row]), view.at)
 
 
 def _pcie_speed(view: FleetView, row: int) -> str:
@@ -213,6 +231,14 @@ def _gpu_memory_temperature(view: FleetView, row: int) -> str:
 def _gpu_slowdown(view: FleetView, row: int) -> str:
     mask = view["gpu"].value("clocks_event_reasons", row)
     return "slowed down: " + ", ".join(gpu.reason_words(mask or 0))
+
+
+def _gpu_power_brake(view: FleetView, row: int) -> str:
+    table = view["gpu"]
+    text = f"braked by its supply: {quantity(table.value('power_watts', row), 'W')}"
+    rows = power_words.feeds_of(view, int(table.node[row]))
+    # Here the feeds are always told: it is they that may have asked for it.
+    return text + "".join(f"; {power_words.did(view, one, view.at)}" for one in rows[:2])
 
 
 def _gpu_utilization(view: FleetView, row: int) -> str:
@@ -362,7 +388,7 @@ def _unreachable(view: FleetView, row: int) -> str:
     state = view["node"].value("link_state", row)
     words = LinkState(int(state)).words if state is not None else "unreachable"
     reason = view.link_reasons[row]
-    return f"{words}: {reason}" if reason else words
+    return (f"{words}: {reason}" if reason else words) + power_words.told(view, row, view.at)
 
 
 def _silent(view: FleetView, row: int) -> str:
@@ -437,6 +463,7 @@ _SPECIAL: dict[str, Callable[[FleetView, int], str]] = {
     "gpu_temperature": _gpu_temperature,
     "gpu_memory_temperature": _gpu_memory_temperature,
     "gpu_slowdown": _gpu_slowdown,
+    "gpu_power_brake": _gpu_power_brake,
     "gpu_utilization": _gpu_utilization,
     "gpu_straggler": _gpu_straggler,
     "gpu_xid": _gpu_xid,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen", "sockets")
 INTERVALS = {
-    "gpu": 2.0, "pcie": 10.0, "rdma": 2.0, "host": 2.0, "net": 10.0, "disk": 10.0, "screen": 60.0, "sockets": 2.0,
+    "gpu": 2.0, "pcie": 10.0, "rdma": 2.0, "host": 2.0, "net": 10.0, "disk": 10.0, "screen": 60.0, "sockets": 10.0,
 }  # fmt: skip
 DEADLINES = {"screen": 10.0}
 ALONE = frozenset({"screen"})
@@ -324,7 +324,7 @@ class Requests(object):
 class Probe(object):
     """Runs the groups that *args* name and composes frames.
 
-    Keys of *args*, all optional: ``nonce``, ``root``, ``nvml`` (path of a library), ``groups``, ``intervals``
+    Keys of *args*, all optional: ``nonce``, ``root``, ``nvml`` (path of a library), ``groups``, ``without``, ``intervals``
     or ``every`` and ``deadlines`` (seconds by group), ``stable`` (files below ``root`` are never replaced),
     ``full_every`` (seconds), ``max_line`` (bytes), ``per_poll`` and ``released`` (of the GPUs), ``statistics``
     (names of what network drivers count, ``#`` for any number), ``sockets`` (ways of reading sockets, best first).
@@ -358,7 +358,7 @@ class Probe(object):
                 self._read_one,
             )
             for name in GROUPS
-            if name in (args.get("groups") or GROUPS)
+            if name in (args.get("groups") or GROUPS) and name not in (args.get("without") or ())
         ]
 
     def run(self) -> None:

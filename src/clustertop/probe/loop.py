@@ -325,8 +325,8 @@ class Probe(object):
     """Runs the groups that *args* name and composes frames.
 
     Keys of *args*, all optional: ``nonce``, ``root``, ``nvml`` (path of a library), ``groups``, ``without``,
-    ``intervals`` or ``every`` and ``deadlines`` (seconds by group), ``stable`` (files below ``root`` are never replaced),
-    ``full_every`` (seconds), ``max_line`` (bytes), ``per_poll`` and ``released`` (of the GPUs), ``statistics``
+    ``intervals`` or ``every`` and ``deadlines`` (seconds by group), ``stable`` (files below ``root`` are never
+    replaced), ``full_every`` (seconds), ``max_line`` (bytes), ``per_poll`` and ``released`` (of the GPUs), ``statistics``
     (names of what network drivers count, ``#`` for any number), ``sockets`` (ways of reading sockets, best first).
     """
 

@@ -326,8 +326,9 @@ class Probe(object):
 
     Keys of *args*, all optional: ``nonce``, ``root``, ``nvml`` (path of a library), ``groups``, ``without``,
     ``intervals`` or ``every`` and ``deadlines`` (seconds by group), ``stable`` (files below ``root`` are never
-    replaced), ``full_every`` (seconds), ``max_line`` (bytes), ``per_poll`` and ``released`` (of the GPUs), ``statistics``
-    (names of what network drivers count, ``#`` for any number), ``sockets`` (ways of reading sockets, best first).
+    replaced), ``full_every`` (seconds), ``max_line`` (bytes), ``per_poll`` and ``released`` (of the GPUs),
+    ``statistics`` (names of what network drivers count, ``#`` for any number), ``sockets`` (ways of reading
+    sockets, best first).
     """
 
     def __init__(self, args: "Dict[str, Any]") -> None:

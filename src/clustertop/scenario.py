@@ -55,7 +55,7 @@ ZERO = 1000.0
 """Our clocks at second 0; the node's is half of it."""
 MOST_SECONDS = 100_000
 GROUP_OF = {"gpu": "gpu", "pcie": "pcie", "port": "rdma", "node": "host", "net": "host", "link": "net", "disk": "disk",
-            "screen": "screen", "nccl": "nccl"}
+            "screen": "screen", "nccl": "nccl", "peer": "sockets"}
 HEALTHY: dict[str, dict[str, float | str]] = {
     "gpu": {"util": 95, "power_mw": 600e3, "power_limit_mw": 700e3, "temp": 60, "temp_slowdown": 87,
             "mem_used": 60 << 30, "mem_total": 80 << 30, "pcie_gen": 5, "pcie_gen_max": 5, "pcie_gen_devmax": 5,
@@ -72,6 +72,7 @@ HEALTHY: dict[str, dict[str, float | str]] = {
     "nccl": {"ranks": 16, "local_ranks": 8, "complete": 8, "init": 2.5, "init_by": 0, "init_rank": 3, "init_time": 500,
              "pending": 0, "channels": 48, "network_channels": 16, "socket_channels": 0, "direct_channels": 16,
              "running": 8, "other_hosts": 0},
+    "peer": {"tx_bytes": 0, "rx_bytes": 0, "sockets": 1},
 }
 """What a device reads where the scenario says nothing else: raw columns of the probe."""
 

@@ -149,6 +149,7 @@ ATTRS: dict[str, dict[str, dict[str, Any]]] = {
     "screen": {"": {"host": "gpu001", "monitors": ["nvtop 1"]}},
     "nccl": {"/l/a": {"file": "/l/a", "network": ["IB"]},
              "/l/a 0xc1/16": {"file": "/l/a", "comm": "0xc1", "network": ["IB"], "members": ["gpu001 0-7"]}},
+    "peer": {"10.0.0.2": {"since": 400.0}, "fd00::2": {"since": 402.5}, "*": {"since": 410.0}},
 }
 
 

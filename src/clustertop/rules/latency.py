@@ -67,6 +67,7 @@ def times(settings: PollSettings, tick_seconds: float) -> Times:
     """Return the times of a session with *settings* that evaluates every *tick_seconds*."""
     often = settings.interval_seconds
     return Times({DEVICE: DEVICE_SECONDS, "gpu": often, "rdma": often, "host": often,
+                  "sockets": max(often, settings.sockets_interval_seconds or often),
                   "pcie": settings.pcie_interval_seconds, "screen": SCREEN_SECONDS, "nccl": NCCL_SECONDS}, tick_seconds,
                  settings.keepalive_seconds * (settings.keepalive_count + 1))
 

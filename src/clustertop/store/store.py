@@ -19,6 +19,7 @@ from clustertop.signals import (
     nccl_table,
     pcie,
     pdu,
+    peer,
     rdma,
     screen,
     traffic_table,
@@ -34,6 +35,7 @@ from clustertop.store.layout import runs_index
 from clustertop.store.links import Links
 from clustertop.store.owners import Owners
 from clustertop.store.paths import PciePaths
+from clustertop.store.peers import Addresses, Starts
 from clustertop.store.ports import Ports, judge_nodes
 from clustertop.store.table import GRACE_SECONDS, Table
 from clustertop.store.unclaimed import unclaimed
@@ -56,6 +58,7 @@ LABELS = {
     "screen": screen.label, "device": device.label, "pdu": pdu.label, "bmc": bmc.label, "psu": bmc.psu_label,
     "sensor": bmc.sensor_label, "feed": feed.label, "uplink": uplink.label, "traffic": traffic_table.label,
     "nccl": nccl_table.label,
+    "peer": peer.label,
 }
 SPECS = (
     host.NODE, host.GROUP, gpu.TABLE, pcie.TABLE, rdma.TABLE, host.NET, gpu.PROCESS, link.TABLE, disk.TABLE,
@@ -65,8 +68,9 @@ SPECS = (
     uplink.TABLE,
     traffic_table.TABLE,
     nccl_table.TABLE,
+    peer.TABLE,
 )
-GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen", "bmc", "nccl")
+GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen", "sockets", "bmc", "nccl")
 DEVICE_GROUPS = ("pdu", "bmc", "switch", "fabric")
 """Groups of which devices tell."""
 SETTLE_SECONDS = 300.0
@@ -161,7 +165,7 @@ class Store:
         self._reload = np.full(len(self.owners), -np.inf)
         self._ticked = float("-inf")
         self.nodes = self.owners.nodes
-        self.tables = {spec.name: Table(spec, LABELS[spec.name]) for spec in SPECS}
+        self.tables = {spec.name: Table(spec, LABELS[spec.name], reuse=spec.name == "peer") for spec in SPECS}
         for name, columns in (growth or {}).items():
             table = self.tables[name]
             table.show_growth = tuple(column for column in columns if column in table.counter_names)
@@ -174,6 +178,9 @@ class Store:
         self._paths = PciePaths(self.tables["pcie"], self.tables["gpu"], self.nodes, expect_width, self.history)
         self._ports = Ports(self.tables["port"])
         self._links = Links(self.tables["link"], self.tables["port"])
+        self._starts = Starts(self.tables["peer"])
+        self.addresses = Addresses(self.tables["link"], self.tables["peer"])
+        """Whose the peers' addresses are."""
         self._devices = Devices(self.tables["device"], self.owners)
         self._feeds = Feeds(self.owners.site, self.tables, self.owners, freshness=self._freshness,
                             warning=feed_shares[0], critical=feed_shares[1])
@@ -345,6 +352,8 @@ class Store:
             else:
                 complete &= table_name not in part.tb
                 continue
+            if full and table_name == "peer":
+                self._starts.listed(number, part.t)
             if moved and part.st == "ok":
                 table.stamp(number, read_at, part.t, part.iv)
         if name == "gpu":

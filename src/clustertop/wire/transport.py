@@ -27,6 +27,8 @@ class PollSettings:
     interval_seconds: float = 2.0
     """Between two readings of the groups gpu, rdma and host."""
     pcie_interval_seconds: float = 10.0
+    sockets_interval_seconds: float | None = 10.0
+    """Between two readings of the TCP connections; None: they are not read."""
     keepalive_seconds: float = 5.0
     keepalive_count: int = 3
     """Unanswered keepalives after which the connection is lost."""
@@ -77,7 +79,9 @@ class PollSettings:
             return replace(self, bmc_tool=self.in_band_tool).of(node)
         if not every:
             return self
-        return replace(self, interval_seconds=every, pcie_interval_seconds=max(every, self.pcie_interval_seconds))
+        sockets = self.sockets_interval_seconds
+        return replace(self, interval_seconds=every, pcie_interval_seconds=max(every, self.pcie_interval_seconds),
+                       sockets_interval_seconds=None if sockets is None else max(every, sockets))
 
 
 

@@ -22,7 +22,7 @@ from clustertop.signals.traffic import LeafPort
 from clustertop.sources.topology_ib import SHARP, Fabric, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 MAX_OUTPUT = 64 << 20
 """Bytes kept of what a tool prints; the rest is dropped and the result says so."""
@@ -141,8 +141,10 @@ async def discover(run: Runner, seconds: float = 60.0) -> tuple[Fabric, Look, st
     return fabric, look, why
 
 
-async def count(run: Runner, fabric: Fabric, clock: Clock, seconds: float = 30.0) -> Counted:
-    """Read the extended counters of every cabled port of every leaf switch, one run a switch.
+async def count(
+    run: Runner, fabric: Fabric, clock: Clock, seconds: float = 30.0, lids: Collection[int] | None = None
+) -> Counted:
+    """Read the extended counters of every cabled port of every leaf switch, or of those of *lids*, one run a switch.
 
     A switch that does not answer costs itself only. The deadline is over all of them.
     """
@@ -152,6 +154,8 @@ async def count(run: Runner, fabric: Fabric, clock: Clock, seconds: float = 30.0
     unreachable: dict[int, None] = {}
     notes: list[str] = []
     for lid, roles in sorted(leaf_ports_by_lid(fabric).items()):
+        if lids is not None and lid not in lids:
+            continue
         left = deadline - loop.time()
         if left <= 0:
             notes.append(f"not all switches were asked within {seconds:g} s")
@@ -207,7 +211,7 @@ def leaf_ports_by_lid(fabric: Fabric) -> dict[int, dict[int, str]]:
 def leaf_rates(fabric: Fabric, last: Counted | None, now: Counted) -> dict[str, list[LeafPort]]:
     """Return leaf to what its ports carried between two looks, for ``traffic.leaf_share``."""
     names = fabric.names()
-    speeds = _speeds(fabric)
+    speeds = link_speeds(fabric)
     found: dict[str, list[LeafPort]] = {}
     switches = {device.lid: one for one, device in fabric.devices.items() if device.kind == "switch"}
     for lid, roles in leaf_ports_by_lid(fabric).items():
@@ -229,7 +233,8 @@ def leaf_rates(fabric: Fabric, last: Counted | None, now: Counted) -> dict[str, 
     return found
 
 
-def _speeds(fabric: Fabric) -> dict[tuple[str, int], float]:
+def link_speeds(fabric: Fabric) -> dict[tuple[str, int], float]:
+    """Return device and port to bits per second of its cable, where width and speed are known."""
     found = {}
     for cable in fabric.cables.values():
         lanes = cable.width.removesuffix("x")

@@ -216,6 +216,13 @@ class SwitchReader:
 
     # -- what moves ----------------------------------------------------------------------------------------------
 
+    def _port(self, look: Look, index: int) -> PortReading:
+        here = look.switch.interfaces.get(index)
+        peer = (self._peers.get(here.name) or self._peers.get(here.description, "")) if here is not None else ""
+        return port_reading(
+            self._last, look, index, self._found.get(index, Role("")), peer=peer, lag=self._lags.get(index, ""),
+            counted=bool({*_WIDE, *_NARROW}.intersection(self._moving)))  # fmt: skip
+
     async def _move(self) -> dict[Oid, Value]:
         scalars = [_UPTIME] if self._changed is None else [_UPTIME, _TABLE_CHANGED]
         rows = await self._columns(self._moving, scalars)
@@ -322,39 +329,55 @@ class SwitchReader:
         }  # fmt: skip
 
     def _unplaced(self) -> Iterable[str]:
-        kinds = {role.role for role in self._found.values()}
-        if self._ports and UPLINK not in kinds:
-            yield "none of its ports is known as an uplink: name them by uplinks in the config, or turn LLDP on"
-        elif self._ports and HOST not in kinds:
-            yield "none of its ports is known as a host's: name them by host_ports in the config, or turn LLDP on"
-
-    # -- a port ---------------------------------------------------------------------------------------------------
-
-    def _port(self, look: Look, index: int) -> PortReading:
-        here = look.switch.interfaces.get(index)
-        role = self._found.get(index, Role(""))
-        if here is None:
-            return PortReading(str(index), str(index), role=role.role, role_by=role.why)
-        into, out = ifmib.rates(self._last, look, index)
-        wide = here.bits != 32
-        before = self._last.switch.interfaces.get(index) if self._last is not None else None
-        if before is not None and before.name != here.name:
-            before = None
-        told = {what: _count(self._last, before, look, here, names) for what, *names in _OFFERED}
-        if not self._moving_octets():
-            into = out = NOT_OFFERED
-        return PortReading(
-            str(index), here.name, here.alias, role.role, role.why,
-            self._peers.get(here.name) or self._peers.get(here.description, ""), self._lags.get(index, ""), "",
-            here.up, here.bits_per_second, here.in_octets if wide else here.in_octets_32,
-            here.out_octets if wide else here.out_octets_32, into, out, **told,
-        )  # fmt: skip
-
-    def _moving_octets(self) -> bool:
-        return bool({*_WIDE, *_NARROW}.intersection(self._moving))
+        return unplaced(role.role for role in self._found.values())
 
 
-def _count(last: Look | None, before: Interface | None, look: Look, here: Interface, names: Sequence[str]) -> Count:
+def unplaced(roles: Iterable[str]) -> tuple[str, ...]:
+    """Return what is to be said where the *roles* of a switch's ports leave its share unknown."""
+    kinds = set(roles)
+    for role, words, field in ((UPLINK, "an uplink", "uplinks"), (HOST, "a host's", "host_ports")):
+        if kinds and role not in kinds:
+            return (f"none of its ports is known as {words}: name them by {field} in the config, or turn LLDP on",)
+    return ()
+
+
+def port_reading(
+    last: Look | None, look: Look, index: int, role: Role, *, key: str = "", peer: str = "", lag: str = "",
+    bits: int = 32, counted: bool = True,
+) -> PortReading:
+    """Return what port *index* carried between two looks.
+
+    Args:
+        last: the look before; None at first.
+        look: this one.
+        index: its ifIndex, or what stands for it.
+        role: what it is.
+        key: what it is known by; empty: the index.
+        peer: who is at its other end.
+        lag: name of the lag that it is a member of.
+        bits: width of its counters of packets.
+        counted: whether the switch has octet counters at all.
+    """
+    here = look.switch.interfaces.get(index)
+    if here is None:
+        gone = Rate(None, Why.UNREADABLE)
+        return PortReading(key or str(index), str(index), role=role.role, role_by=role.why, into=gone, out=gone)
+    before = last.switch.interfaces.get(index) if last is not None else None
+    if before is not None and before.name != here.name:
+        before = None
+    into, out = ifmib.rates(last, look, index) if counted else (NOT_OFFERED, NOT_OFFERED)
+    told = {what: _count(last, before, look, here, names, bits) for what, *names in _OFFERED}
+    wide = here.bits != 32
+    return PortReading(
+        key or str(index), here.name, here.alias, role.role, role.why, peer, lag, "", here.up, here.bits_per_second,
+        here.in_octets if wide else here.in_octets_32, here.out_octets if wide else here.out_octets_32, into, out,
+        **told,
+    )  # fmt: skip
+
+
+def _count(
+    last: Look | None, before: Interface | None, look: Look, here: Interface, names: Sequence[str], bits: int
+) -> Count:
     """Both ways of one counter together; a way that the agent does not have counts for nothing."""
     offered = [name for name in names if getattr(here, name) is not None or getattr(before, name, None) is not None]
     if not offered:
@@ -367,13 +390,13 @@ def _count(last: Look | None, before: Interface | None, look: Look, here: Interf
             # One that goes round comes from near its end; from lower down it was cleared.
             grown.append(Rate(None, Why.RESET))
             continue
-        grown.append(rate(_reading(last, before, then) if last is not None and before is not None else None,
-                          _reading(look, here, now)))  # fmt: skip
+        grown.append(rate(_reading(last, before, then, bits) if last is not None and before is not None else None,
+                          _reading(look, here, now, bits)))  # fmt: skip
     return Count(None if None in values else sum(values), _sum(grown))
 
 
-def _reading(look: Look, one: Interface, value: int | None) -> Octets:
-    return Octets(look.at, value, 32, look.switch.uptime_seconds, one.discontinuity)
+def _reading(look: Look, one: Interface, value: int | None, bits: int) -> Octets:
+    return Octets(look.at, value, bits, look.switch.uptime_seconds, one.discontinuity)
 
 
 def _sum(rates: Iterable[Rate]) -> Rate:
@@ -405,4 +428,4 @@ def _text(value: bytes, *, pairs: bool) -> str:
     return ":".join(f"{byte:02x}" for byte in value[:64])
 
 
-__all__ = ["Count", "PortReading", "Roles", "SwitchReader", "SwitchReading"]
+__all__ = ["Count", "PortReading", "Roles", "SwitchReader", "SwitchReading", "port_reading", "unplaced"]

@@ -96,23 +96,25 @@ class PduReader(Reader):
             reading = await self._pdu.read(detail=self.detail)
         except SnmpError as error:
             self._since = self._since or wall
-            return self._failed(error)
+            return snmp_told(error, self._where, self._since)
         self._since = 0.0
         behind = max(0.0, now - self._pdu.outlets_at)
         return Told(LinkState.UP, "snmp", parts={"pdu": pdu_part(reading, now, outlets_behind=behind)},
                     facts=pdu_facts(reading))
 
-    def _failed(self, error: SnmpError) -> Told:
-        since = f"since {local_minute(self._since)}"
-        if error.silent:
-            more = error.reason.removeprefix("no answer ")
-            return _told(LinkState.UNREACHABLE, "snmp", f"no answer from {self._where} {since}: {more}")
-        state, stage = ((LinkState.AUTH_FAILED, "login") if error.refused else
-                        (LinkState.UNREACHABLE, "snmp") if error.unreachable else (LinkState.PROBE_FAILED, "answer"))
-        return _told(state, stage, f"{self._where}: {error.reason} {since}")
-
     async def aclose(self) -> None:
         self._pdu.close()
+
+
+def snmp_told(error: SnmpError, where: str, since: float) -> Told:
+    """What a failed request means for the link to *where*, silent *since* (epoch seconds)."""
+    words = f"since {local_minute(since)}"
+    if error.silent:
+        more = error.reason.removeprefix("no answer ")
+        return _told(LinkState.UNREACHABLE, "snmp", f"no answer from {where} {words}: {more}")
+    state, stage = ((LinkState.AUTH_FAILED, "login") if error.refused else
+                    (LinkState.UNREACHABLE, "snmp") if error.unreachable else (LinkState.PROBE_FAILED, "answer"))
+    return _told(state, stage, f"{where}: {error.reason} {words}")
 
 
 _LINK: Mapping[BmcState, tuple[LinkState, str]] = {

@@ -123,6 +123,11 @@ class Switch:
         return [one for one in self.interfaces.values() if _is_data_port(one, names, front_panel=front)]
 
 
+def is_front_panel(name: str) -> bool:
+    """Whether *name* is a front panel port of Linux on switches (``swp5``, ``swp5s1``)."""
+    return bool(_FRONT_PANEL.fullmatch(name))
+
+
 def data_port_name(name: str, names: set[str]) -> bool:
     """Whether *name* may be a physical data port's, among all *names* of its switch."""
     base, dot, unit = name.rpartition(".")

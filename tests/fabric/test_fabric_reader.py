@@ -317,3 +317,22 @@ async def test_half_a_walk_calls_no_port_down() -> None:
     reading = await reader.read()
     assert "the fabric may not be whole: stopped after 5 s" in reading.notes[0]
     assert by_name(reading)["torA/2"].up is None
+
+
+async def test_a_walk_that_fails_later_leaves_the_fabric_as_it_was_and_is_tried_again_in_a_minute() -> None:
+    clock = Steps()
+    tools = Tools(clock)
+    reader = FabricReader(tools, clock=clock)
+    await reader.read()
+    tools.net = ""
+    clock.now += WALK_SECONDS
+    reading = await reader.read()
+    assert reading.notes == ("the fabric could not be walked again: ibnetdiscover printed no fabric",)
+    assert by_name(reading)["torA/1"].into.value == 0
+    clock.now += 20
+    await reader.read()
+    assert tools.walks() == 2
+    tools.net = TWO_LEVELS
+    clock.now += AGAIN_SECONDS
+    assert (await reader.read()).notes == ()
+    assert tools.walks() == 3

@@ -141,26 +141,29 @@ async def discover(run: Runner, seconds: float = 60.0) -> tuple[Fabric, Look, st
     return fabric, look, why
 
 
-async def count(
-    run: Runner, fabric: Fabric, clock: Clock, seconds: float = 30.0, lids: Collection[int] | None = None
-) -> Counted:
-    """Read the extended counters of every cabled port of every leaf switch, or of those of *lids*, one run a switch.
+async def count(run: Runner, fabric: Fabric, clock: Clock, seconds: float = 30.0) -> Counted:
+    """Read the extended counters of every cabled port of every leaf switch, one run a switch.
 
     A switch that does not answer costs itself only. The deadline is over all of them.
     """
+    return await count_ports(run, leaf_ports_by_lid(fabric), clock, seconds)
+
+
+async def count_ports(
+    run: Runner, wanted: Mapping[int, Collection[int]], clock: Clock, seconds: float = 30.0
+) -> Counted:
+    """Read the extended counters of *wanted*, ports by their switch's LID, one run a switch; see :func:`count`."""
     loop = asyncio.get_running_loop()
     begun, deadline = clock(), loop.time() + seconds
     ports: dict[tuple[int, int], PortCounters] = {}
     unreachable: dict[int, None] = {}
     notes: list[str] = []
-    for lid, roles in sorted(leaf_ports_by_lid(fabric).items()):
-        if lids is not None and lid not in lids:
-            continue
+    for lid, numbers in sorted(wanted.items()):
         left = deadline - loop.time()
         if left <= 0:
             notes.append(f"not all switches were asked within {seconds:g} s")
             break
-        output = await run(["perfquery", "-x", "-l", "-t", _TIMEOUT_MS, str(lid), ",".join(map(str, roles))], left)
+        output = await run(["perfquery", "-x", "-l", "-t", _TIMEOUT_MS, str(lid), ",".join(map(str, numbers))], left)
         found = parse_perfquery(output.text)
         ports.update({(one.lid if one.lid is not None else lid, one.port): one for one in found})
         said = complaints(output.errors + "\n" + output.text)

@@ -14,13 +14,13 @@ from clustertop.clock import SystemClock
 from clustertop.model import Why
 from clustertop.signals.ifmib import HOST, UPLINK
 from clustertop.signals.octets import Octets, Rate, rate
-from clustertop.sources.fabric import Counted, Runner, count, discover, leaf_ports_by_lid, link_speeds
+from clustertop.sources.fabric import Counted, Runner, count_ports, discover, leaf_ports_by_lid, link_speeds
 from clustertop.sources.switch import NOT_OFFERED, Count, PortReading, SwitchReading
 from clustertop.sources.topology_ib import host_name
 from clustertop.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from clustertop.clock import Clock
     from clustertop.signals.ibcounters import PortCounters
@@ -87,6 +87,10 @@ class FabricReader:
         self._walked_at = self._asked_at = float("-inf")
         self.fabric: Fabric | None = None
         """As it was last walked."""
+        self._roles: dict[int, dict[int, str]] = {}
+        """By the LID of each leaf: its ports and what they are."""
+        self._names: dict[str, str] = {}
+        self._speeds: dict[tuple[str, int], float] = {}
         self._walk_notes: tuple[str, ...] = ()
         self._looks: dict[str, tuple[Counted | None, Counted]] = {}
         """By switch, the two looks that its rates are made of."""
@@ -108,15 +112,16 @@ class FabricReader:
         """
         begun = self._clock.monotonic()
         due = begun - self._walked_at >= WALK_SECONDS
-        if due or self.fabric is None or (self._wrong and begun - self._asked_at >= AGAIN_SECONDS):
+        again = begun - self._asked_at >= AGAIN_SECONDS
+        if self.fabric is None or ((due or self._wrong) and again):
             await self._walk(begun)
         assert self.fabric is not None
         lids = {one: device.lid for one, device in self.fabric.devices.items() if device.kind == "switch"}
-        roles = leaf_ports_by_lid(self.fabric)
+        roles = self._roles
         leaves = {one: lid for one, lid in lids.items() if lid in roles and lid is not None}
         if not leaves:
             raise FabricError("the fabric has no switch with hosts on it")
-        notes = await self._count(self.fabric, leaves, {lid: len(ports) for lid, ports in roles.items()})
+        notes = await self._count(leaves, roles)
         counted = [now.at for one, (_, now) in self._looks.items() if one in leaves]
         if not any(now.ports for one, (_, now) in self._looks.items() if one in leaves):
             self._walked_at = float("-inf")
@@ -130,8 +135,12 @@ class FabricReader:
         self._asked_at = now
         fabric, look, why = await discover(self._run, self._walk_seconds)
         if not fabric.devices:
-            self.fabric = None
-            raise FabricError(clean(why, 300) or "ibnetdiscover printed no fabric")
+            if self.fabric is None:
+                raise FabricError(clean(why, 300) or "ibnetdiscover printed no fabric")
+            # As it was before: the counters tell whether its switches still answer.
+            self._walk_notes = (clean(f"the fabric could not be walked again: {why}", 300),)
+            self._wrong = True
+            return
         notes = [f"the fabric may not be whole: {why}"] if why else []
         if silent := len(look.unreachable) + len(look.unreachable_paths):
             notes.append(f"{silent} of its parts did not answer the walk")
@@ -139,8 +148,9 @@ class FabricReader:
             notes.append(f"the fabric is in {len(whole)} pieces")
         self._walk_notes = tuple(clean(note, 300) for note in notes)
         self.fabric, self._walked_at, self._wrong = fabric, now, False
+        self._roles, self._names, self._speeds = leaf_ports_by_lid(fabric), fabric.names(), link_speeds(fabric)
 
-    async def _count(self, fabric: Fabric, leaves: dict[str, int], ports: dict[int, int]) -> list[str]:
+    async def _count(self, leaves: dict[str, int], ports: Mapping[int, Collection[int]]) -> list[str]:
         """Ask the switches whose turn it is. Returns what is to be said of it."""
         self._looks = {one: look for one, look in self._looks.items() if one in leaves}
         self._base = {one: base for one, base in self._base.items() if one in leaves}
@@ -151,17 +161,17 @@ class FabricReader:
         total = 0
         for one in self._turn:
             lid, left = leaves[one], ends - self._clock.monotonic()
-            total += ports[lid]
+            total += len(ports[lid])
             if left <= 0 or (asked and total > self._ports_per_turn):
                 notes.append(f"{len(leaves) - len(asked)} of {len(leaves)} switches are left for the next turn")
                 break
-            counted = await count(self._run, fabric, self._clock.monotonic, left, {lid})
+            counted = await count_ports(self._run, {lid: ports[lid]}, self._clock.monotonic, left)
             notes += (clean(note, 300) for note in counted.notes)
             asked.append(one)
             self._looks[one] = (self._base.get(one), counted)
             if counted.ports:
                 self._base[one] = counted
-            self._wrong |= len(counted.ports) < ports[lid]
+            self._wrong |= len(counted.ports) < len(ports[lid])
         self._turn = self._turn[len(asked):] + asked
         return notes
 
@@ -170,7 +180,7 @@ class FabricReader:
     def _ports(
         self, fabric: Fabric, leaves: dict[str, int], roles: dict[int, dict[int, str]]
     ) -> tuple[PortReading, ...]:
-        names, speeds = fabric.names(), link_speeds(fabric)
+        names, speeds = self._names, self._speeds
         ends = _ends(fabric)
         found: dict[str, PortReading] = {}
         for one, lid in leaves.items():

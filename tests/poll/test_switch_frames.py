@@ -17,7 +17,7 @@ from clustertop.signals.octets import Rate
 from clustertop.signals.uplink import PORT_DOWN, leaf_shares
 from clustertop.sources.switch import Count, PortReading, SwitchReading
 from clustertop.store.store import Store
-from clustertop.wire.frame import MAX_ROWS, decode
+from clustertop.wire.frame import MAX_PORTS, decode
 
 if TYPE_CHECKING:
     from clustertop.store.view import TableView
@@ -101,13 +101,13 @@ def test_a_port_that_is_listed_no_more_is_missing() -> None:
 def test_a_large_fabric_is_folded_so_that_shares_stay_whole() -> None:
     ports = [replace(port(f"{leaf:016x}/{number}"), name=f"l{leaf}/{number}", leaf=f"l{leaf}", role="host" if number < 32 else "uplink",
                      in_bytes=10, out_bytes=20)
-             for leaf in range(20) for number in range(64)]
+             for leaf in range(41) for number in range(64)]
     ports[5] = replace(ports[5], into=Rate(None, Why.RESET))
     ports[70] = replace(ports[70], up=False, into=Rate(None, Why.UNREADABLE))
     kept = Kept(FABRIC)
-    assert len(ports) > MAX_ROWS
+    assert len(ports) > MAX_PORTS
     table = kept.take(SwitchReading("fabric", "", 99.0, 1.0, tuple(ports)), leaf="")
-    assert len(table.keys) == 20 * 33 + 1
+    assert len(table.keys) == 41 * 33 + 1
     row = table.keys.index(f"{3:016x}/hosts")
     assert table.value("receive_bytes_per_second", row) == 32e9
     assert table.value("speed_bits_per_second", row) == 32e11
@@ -119,7 +119,7 @@ def test_a_large_fabric_is_folded_so_that_shares_stay_whole() -> None:
     assert found["l3"].ratio == pytest.approx(2)
     more = [replace(one, key=f"{number:04x}{one.key[4:]}", leaf=f"{one.leaf}.{number}") for number in range(2) for one in ports]
     table = kept.take(SwitchReading("fabric", "", 109.0, 1.0, tuple(more)), leaf="")
-    assert len(kept.store.tables["uplink"].columns) <= MAX_ROWS
+    assert len(kept.store.tables["uplink"].columns) <= MAX_PORTS
     assert leaf_shares(kept.store.tables["uplink"].columns, [row for row, key in enumerate(table.keys) if key.startswith("0001")])[
         "l3.1"].ratio == pytest.approx(2)
 

@@ -11,7 +11,7 @@ from clustertop.model import Why, reason
 from clustertop.poll.device_frames import Cell, GroupPart, Row, cell, sentence, table_part, word
 from clustertop.signals.octets import Rate
 from clustertop.sources.switch import Count, PortReading
-from clustertop.wire.frame import MAX_ROWS
+from clustertop.wire.frame import MAX_PORTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ def uplink_part(reading: SwitchReading, *, leaf: str = "") -> GroupPart:
     """
     ports: Sequence[PortReading] = reading.ports
     for role in ("host", "uplink"):
-        if len(ports) > MAX_ROWS:
+        if len(ports) > MAX_PORTS:
             ports = _folded(ports, role)
     rows = [Row(port.key, _attrs(port, leaf)) for port in ports]
     columns: dict[str, list[Cell]] = {
@@ -52,7 +52,7 @@ def uplink_part(reading: SwitchReading, *, leaf: str = "") -> GroupPart:
         "speed": [cell(port.bits_per_second, _NO_SPEED) for port in ports],
         "up": [cell(None if port.up is None else float(port.up), _NO_STATE) for port in ports],
     }
-    return GroupPart(reading.at, tb={"uplink": table_part(rows, columns)})
+    return GroupPart(reading.at, tb={"uplink": table_part(rows, columns, MAX_PORTS)})
 
 
 def switch_facts(reading: SwitchReading) -> dict[str, Attr]:

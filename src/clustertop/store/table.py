@@ -13,7 +13,7 @@ from clustertop.signals.units import number
 from clustertop.store.layout import Layout, runs_index
 from clustertop.store.view import FRESH, LATE, STALE, Freshness, TableView
 from clustertop.text import clean
-from clustertop.wire.frame import MAX_ROWS
+from clustertop.wire.frame import MAX_PORTS, MAX_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -152,7 +152,7 @@ class Table:
         row = self.index.get((node, key))
         if row is None:
             mine = self.of_node.setdefault(node, [])
-            if len(mine) >= MAX_ROWS:
+            if len(mine) >= (MAX_PORTS if self.spec.name == "uplink" else MAX_ROWS):
                 row = next((old for old in mine if not self.present[old]), None)
                 if row is None:
                     return None

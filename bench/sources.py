@@ -1,13 +1,13 @@
 """What polling BMCs and PDUs costs the console.
 
-    python bench/sources.py [--bmcs 256] [--pdus 64] [--interval 10] [--seconds 40] [--supplies 2] [--only pdu]
-                            [--profile FILE]
+    python bench/sources.py [--bmcs 256] [--pdus 64] [--interval 10] [--seconds 40] [--supplies 2] [--sensors 24]
+                            [--only pdu] [--profile FILE]
 
 Real parts on loopback, in processes of their own: HTTPS Redfish services, one port and one certificate check each, in
 the modern schema (EnvironmentMetrics, power supplies and their metrics) and in the legacy one (Power); SNMP agents by
 snmpsim, one port each, with the tests' fixtures. ``poll.devices.Devices`` polls them as the console does, and this
-process's CPU time is measured over whole intervals, once what is read only seldom has been read. Printed is the share of
-one core for each kind; the program exits with 1 where BMCs of one schema and PDUs together pass the target.
+process's CPU time is measured over whole intervals, once what is read only seldom has been read. Printed is the share
+of one core for each kind; the program exits with 1 where BMCs of one schema and PDUs together pass the target.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import contextlib
 import json
 import os
 import random
-import socket
 import ssl
 import subprocess
 import sys
@@ -53,9 +52,14 @@ TARGET = 0.15
 FAMILIES = ("apc-rpdu", "raritan-px2", "eaton-g3", "sentry4", "vertiv-geist", "enlogic", "panduit", "liebert-mph2")
 
 
-def modern(supplies: int) -> dict[str, Any]:
-    """The tests' node, with as many supplies."""
+def modern(supplies: int, sensors: int) -> dict[str, Any]:
+    """The tests' node, with as many supplies and sensors."""
     tree = node_tree()
+    place = "/redfish/v1/Chassis/Node/Sensors"
+    tree[place]["Members"] = [{"@odata.id": f"{place}/T{number}"} for number in range(sensors)]
+    for number in range(6, sensors):
+        text = json.dumps(tree[f"{place}/T0"]).replace("T0", f"T{number}").replace("Zone 0", f"Zone {number}")
+        tree[f"{place}/T{number}"] = json.loads(text)
     base = "/redfish/v1/Chassis/Node/PowerSubsystem/PowerSupplies"
     for number in range(2, supplies):
         for tail in ("", "/Metrics"):
@@ -66,7 +70,7 @@ def modern(supplies: int) -> dict[str, Any]:
     return tree
 
 
-def legacy(supplies: int) -> dict[str, Any]:
+def legacy(supplies: int, sensors: int) -> dict[str, Any]:
     """A chassis with Power and Thermal."""
     base = "/redfish/v1"
     chassis = f"{base}/Chassis/1"
@@ -92,7 +96,7 @@ def legacy(supplies: int) -> dict[str, Any]:
             "Redundancy": [{"Name": "PSU", "RedundancySet": [{}], "Status": status}]},
         f"{chassis}/Thermal": {
             "@odata.type": "#Thermal.v1_5_0.Thermal", "Fans": [],
-            "Temperatures": [{"Name": f"T{n}", "ReadingCelsius": 30 + n, "Status": status} for n in range(24)]},
+            "Temperatures": [{"Name": f"T{n}", "ReadingCelsius": 30 + n, "Status": status} for n in range(sensors)]},
     }
 
 
@@ -112,8 +116,8 @@ async def serve(tree: dict[str, Any], count: int, chain: str) -> None:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
                 method, path, _ = head[0].split(" ")
-                length = next((int(line.split(":")[1]) for line in head if line.lower().startswith("content-length:")), 0)
-                await reader.readexactly(length)
+                sizes = [line.split(":")[1] for line in head if line.lower().startswith("content-length:")]
+                await reader.readexactly(int(sizes[0]) if sizes else 0)
                 asked += 1
                 status, body, more = "200 OK", bodies.get(path.rstrip("/"), b""), ""
                 if method == "POST":
@@ -134,10 +138,11 @@ async def serve(tree: dict[str, Any], count: int, chain: str) -> None:
 
 
 @contextlib.contextmanager
-def services(schema: str, count: int, supplies: int, chain: str) -> Iterator[tuple[list[int], Any]]:
+def services(schema: str, args: argparse.Namespace, chain: str) -> Iterator[tuple[list[int], Any]]:
     """Ports of the services, and what tells how many requests there were."""
     with subprocess.Popen(
-        [sys.executable, __file__, "--serve", schema, "--bmcs", str(count), "--supplies", str(supplies), "--chain", chain],
+        [sys.executable, __file__, "--serve", schema, "--bmcs", str(args.bmcs), "--supplies",
+         str(args.supplies), "--sensors", str(args.sensors), "--chain", chain],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     ) as child:
         assert child.stdin is not None
@@ -212,6 +217,12 @@ def bmcs(ports: list[int], certificates: Certificates, interval: float) -> list[
                    f"gpu{n}", interval_seconds=interval) for n, port in enumerate(ports)]
 
 
+def said(what: str, interval: float, share: float, frames: float) -> str:
+    """One line of the result."""
+    return (f"{what}, every {interval:g} s: {share:.1%} of a core, {frames:.1f} readings/s, "
+            f"{1e3 * share / max(frames, 1e-9):.2f} ms CPU each")
+
+
 def main() -> int:
     """Run the bench; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -220,13 +231,15 @@ def main() -> int:
     parser.add_argument("--interval", type=float, default=10.0)
     parser.add_argument("--seconds", type=float, default=40.0)
     parser.add_argument("--supplies", type=int, default=2)
+    parser.add_argument("--sensors", type=int, default=24)
     parser.add_argument("--only", choices=["modern", "legacy", "pdu"])
     parser.add_argument("--profile", default="", help="write a cProfile of the measured time there (it slows all down)")
     parser.add_argument("--serve", choices=["modern", "legacy"], help=argparse.SUPPRESS)
     parser.add_argument("--chain", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
-        asyncio.run(serve({"modern": modern, "legacy": legacy}[args.serve](args.supplies), args.bmcs, args.chain))
+        tree = {"modern": modern, "legacy": legacy}[args.serve](args.supplies, args.sensors)
+        asyncio.run(serve(tree, args.bmcs, args.chain))
         return 0
     os.environ["CT_BENCH_BMC"] = PASSWORD
     shares: dict[str, float] = {}
@@ -235,26 +248,24 @@ def main() -> int:
         certificates = Certificates.make(work)
         for schema in ("modern", "legacy"):
             if args.only in {None, schema}:
-                with services(schema, args.bmcs, args.supplies, certificates.chain_file) as (ports, asked):
+                with services(schema, args, certificates.chain_file) as (ports, asked):
                     before = asked()
                     devices = bmcs(ports, certificates, args.interval)
                     share, frames, _ = asyncio.run(measure(devices, args.interval, args.seconds, args.profile))
                     requests = asked() - before
                 shares[schema] = share
-                print(f"{args.bmcs} BMCs, {schema} schema, {args.supplies} supplies, every {args.interval:g} s: "
-                      f"{share:.1%} of a core, {frames:.1f} readings/s, {1e3 * share / max(frames, 1e-9):.2f} ms CPU each, "
-                      f"{requests} requests in all", flush=True)
+                what = f"{args.bmcs} BMCs, {schema} schema, {args.supplies} supplies, {args.sensors} sensors"
+                print(said(what, args.interval, share, frames), f"{requests} requests in all", flush=True)
         if args.only in {None, "pdu"}:
             ends = [free_port() for _ in range(args.pdus - 1)]
             options = [f"--agent-udpv4-endpoint=127.0.0.1:{port}" for port in ends]
             with snmpsim({"": OURS}, work / "snmp", *options) as agents:
-                devices = [Device(f"pdu{n}", "pdu", Agent("127.0.0.1", Community(Key(FAMILIES[n % len(FAMILIES)]), 2), port,
-                                                          5.0, 1), f"pdu{n}", interval_seconds=args.interval)
-                           for n, port in enumerate([agents.port, *ends])]
+                who = [Community(Key(FAMILIES[n % len(FAMILIES)]), 2) for n in range(args.pdus)]
+                devices = [Device(f"pdu{n}", "pdu", Agent("127.0.0.1", who[n], port, 5.0, 1), f"pdu{n}",
+                                  interval_seconds=args.interval) for n, port in enumerate([agents.port, *ends])]
                 share, frames, _ = asyncio.run(measure(devices, args.interval, args.seconds, args.profile))
             shares["pdu"] = share
-            print(f"{args.pdus} PDUs by SNMP v2c, every {args.interval:g} s: {share:.1%} of a core, "
-                  f"{frames:.1f} readings/s, {1e3 * share / max(frames, 1e-9):.2f} ms CPU each", flush=True)
+            print(said(f"{args.pdus} PDUs by SNMP v2c", args.interval, share, frames), flush=True)
     worst = max(shares.get("modern", 0.0), shares.get("legacy", 0.0)) + shares.get("pdu", 0.0)
     print(f"the dearer schema and the PDUs: {worst:.1%} of a core (target {TARGET:.0%}); "
           f"load of this machine {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores")

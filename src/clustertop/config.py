@@ -246,7 +246,7 @@ class RuleOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         TogetherChange | None, _text("When the things of one parent are one alert: {share, least, many, things}.")
     ] = None
     covers: Annotated[
-        str | None, _text('Other alerts of the same "thing" or "node" go under this one.')
+        str | None, _text('Alerts of the same "thing" or "node", or of what a "feed" supplies, go under this one.')
     ] = None
     follows: Annotated[tuple[str, ...] | None, _text("Rules that are an early sign of the same fault.")] = None
     gather_seconds: Annotated[
@@ -493,9 +493,9 @@ def _decode(data: dict[str, Any], place: Loaded) -> Config:
         if section in SECTIONS:
             parts[section] = reader.convert(reader.table(value, (section,)), SECTIONS[section], (section,))
         elif section in NAMED:
-            table = reader.table(value, (section,))
             if section in config_site.SITE_NAMED:
-                config_site.guard(place, section, table)
+                config_site.guard(place, section, value)
+            table = reader.table(value, (section,))
             parts[section] = {
                 name: reader.convert(item, NAMED[section], (section, name)) for name, item in table.items()
             }

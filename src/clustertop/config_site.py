@@ -15,8 +15,6 @@ from msgspec import Meta
 from clustertop.config_read import dotted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from clustertop.config import Loaded
     from clustertop.config_read import Place
 
@@ -201,8 +199,8 @@ def without_arguments(spec: str) -> str:
     return f"{kind}:{words[0]} ..." if colon and kind == "command" and len(words) > 1 else spec
 
 
-def guard(place: Place, section: str, table: Mapping[str, object]) -> None:
-    """Refuse a secret that stands in a table of *section* itself, before any message can repeat it.
+def guard(place: Place, section: str, table: object) -> None:
+    """Refuse a secret that is written literally in *table*, the tables of *section*, before a message can repeat it.
 
     Raises:
         ConfigError: it names the key, never the value.
@@ -211,6 +209,8 @@ def guard(place: Place, section: str, table: Mapping[str, object]) -> None:
 
     struct = SITE_NAMED[section]
     secrets = secret_keys(struct)
+    if not isinstance(table, dict):
+        raise place.error(section, f"must be tables, each headed [{section}.NAME]")
     for name, entry in table.items():
         if not isinstance(entry, dict):
             message = f"must be a table, headed [{dotted(section, 'NAME')}]"

@@ -211,6 +211,8 @@ class Devices:
         entry = self._loaded.config.fabric
         if not entry.host:
             return None
+        if ":" in entry.host.rpartition("@")[0]:
+            raise self._loaded.error("fabric.host", 'has a password in it, or a colon in its user; write "user@host"')
         try:
             targets = expand(entry.host)
         except NotationError as error:

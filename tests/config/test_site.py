@@ -321,6 +321,7 @@ BMC = '[bmcs."gpu001"]\nuser = "u"\npassword = "env:TEST_PASSWORD"\n'
         (f'[pdus.p]\ncommunity = "{SECRET}"', "pdus.p.community", "never as the secret itself"),
         ('[pdus.p]\ncommunity = 12345', "pdus.p.community", "never as the secret itself"),
         (f'[pdus]\ncommunity = "{SECRET}"', "pdus.community", "write it under [pdus.NAME]"),
+        (f'[fabric]\nhost = "root:{SECRET}@head1"', "fabric.host", "has a password in it"),
         (f'[pdus]\np = "{SECRET}"', "pdus.p", "must be a table"),
         ('[pdus.p]\ncommunity = "env:TEST_ABSENT"', "pdus.p.community", "the environment has no TEST_ABSENT"),
         ('[pdus.p]\ncommunity = "command:"', "pdus.p.community", "empty"),
@@ -365,6 +366,12 @@ def test_refusals(tmp_path: Path, text: str, key: str, says: str) -> None:
     assert error.key == key
     assert says in str(error)
     assert error.line > NODES.count("\n")
+
+
+def test_a_section_that_is_a_secret_is_not_repeated(tmp_path: Path) -> None:
+    error = refusal(tmp_path, f'pdus = "{SECRET}"')
+    assert (error.key, error.line) == ("pdus", 1)
+    assert "must be tables, each headed [pdus.NAME]" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from bmc.simulator import USER as SIM_USER
 from bmc.simulator import simulated
 from clustertop.clock import SystemClock
 from clustertop.model import LinkState, NodeInfo
-from clustertop.places import Device
+from clustertop.places import Device, Site
 from clustertop.poll.devices import DeviceLink, Devices
 from clustertop.poll.readers import BmcReader, Reader, Told, reader_of
 from clustertop.sources.bmc import Bmc, BmcSettings
@@ -38,13 +38,14 @@ from clustertop.sources.tls import Tls
 from clustertop.store.store import Store
 from clustertop.wire.frame import GroupPart, decode
 from fleets import Remember, until
-from pdus import Snmpsim
+from pdus import OURS, snmpsim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from clustertop.clock import Clock
     from clustertop.wire.frame import Frame
+    from pdus import Snmpsim
 
 CLOCK = SystemClock()
 FAST = 0.2
@@ -140,13 +141,14 @@ async def test_the_store_takes_what_is_polled_and_what_is_recorded_alike(agents:
     sink = Sink()
     async with devices(sink, pdu(agents.agent("raritan-px2")), bmc(server)):
         await until(lambda: sink.count(0) and sink.count(1))
-    live, replayed = Store([NodeInfo("p"), NodeInfo("b")]), Store([NodeInfo("p"), NodeInfo("b")])
+    site = Site(devices=(Device("p", "pdu", None), Device("b", "bmc", None, of="n")))
+    live, replayed = Store([NodeInfo("n")], site=site), Store([NodeInfo("n")], site=site)
     for number, frames in sink.frames.items():
         for frame in frames:
-            assert live.frame(number, frame.t, frame.w, frame)
+            assert live.frame(1 + number, frame.t, frame.w, frame)
     for raw in sink.raw:
         frame = decode(raw)
-        assert replayed.frame(0 if "pdu" in frame.g else 1, frame.t, frame.w, frame)
+        assert replayed.frame(1 if "pdu" in frame.g else 2, frame.t, frame.w, frame)
     at = max(frames[-1].t for frames in sink.frames.values())
     for store in (live, replayed):
         store.tick(at)
@@ -185,8 +187,6 @@ async def test_a_wrong_community_is_silence_that_says_so_and_costs_the_others_no
 
 
 async def test_an_agent_that_dies_and_comes_back(tmp_path: Path) -> None:
-    from pdus import OURS, snmpsim
-
     sink = Sink()
     with snmpsim({"": OURS}, tmp_path / "one") as first:
         port = first.port

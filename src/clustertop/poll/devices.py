@@ -22,6 +22,7 @@ from clustertop.poll.readers import Reader, Told, reader_of
 from clustertop.sources.ipmi import IpmiTarget
 from clustertop.sources.redfish import RedfishTarget
 from clustertop.sources.snmp import Agent
+from clustertop.sources.snmp_target import SnmpTarget
 from clustertop.text import clean
 from clustertop.wire.frame import GroupPart
 from clustertop.wire.transport import REASON_LIMIT
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from clustertop.places import Device
     from clustertop.poll.node import Sink
 
+START_SPREAD_SECONDS = 0.02
+"""A device's share of the time over which the first readings are spread; the later ones are, over an interval."""
 LEAST_INTERVAL_SECONDS = 10.0
 """PDUs and BMCs are weak: none is asked more often."""
 MOST_WAIT_SECONDS = 600.0
@@ -101,11 +104,13 @@ class DeviceLink:
                 await asyncio.Event().wait()  # nothing changes that before the configuration is read again
                 return
             self._emit(LinkState.CONNECTING)
+            apart = self._rng.uniform(0.0, self._interval) if delay_seconds else 0.0
             while True:
                 self._began = self._now()
                 told = await self._ask(self._reader)
                 self._take(told, self._now() - self._began)
-                await self._pause(self._wait_seconds(told))
+                await self._pause(self._wait_seconds(told) + apart)
+                apart = 0.0
         finally:
             try:
                 if self._reader is not None:
@@ -270,7 +275,8 @@ class Devices:
                 self._first + number, device, self._maker(device, interval), self._sink, self._clock, self._rng,
                 interval, turns.get(_address(device.access)))
             self.links.append(link)
-            delay = self._rng.uniform(0.0, interval) if len(self._devices) > 1 else 0.0
+            spread = min(interval, START_SPREAD_SECONDS * len(self._devices))
+            delay = self._rng.uniform(0.0, spread) if len(self._devices) > 1 else 0.0
             task = asyncio.create_task(link.run(delay), name=f"{device.kind} {device.name}")
             task.add_done_callback(self._ended)
             self._tasks.append(task)
@@ -322,7 +328,7 @@ class Devices:
 
 def _address(access: object) -> tuple[str, str, int] | None:
     """What several devices may stand behind; None: not known, so not shared."""
-    if isinstance(access, Agent):
+    if isinstance(access, Agent | SnmpTarget):
         return ("snmp", access.host, access.port)
     if isinstance(access, IpmiTarget):
         return ("ipmi", access.host, access.port)

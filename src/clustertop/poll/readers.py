@@ -5,13 +5,14 @@ Here is decided which source reads a :class:`~clustertop.places.Device`: :func:`
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from clustertop.clock import local_minute
 from clustertop.model import LinkState
 from clustertop.places import DEVICE_WORD
-from clustertop.poll.bmc_frames import bmc_facts, bmc_part
+from clustertop.poll.bmc_frames import Rows, bmc_facts, bmc_part
 from clustertop.poll.pdu_frames import circuits_part, pdu_facts, pdu_part
 from clustertop.sources.bmc import Bmc, BmcSettings
 from clustertop.sources.bmc_reading import BmcState
@@ -19,7 +20,9 @@ from clustertop.sources.ipmi import Ipmi, IpmiTarget
 from clustertop.sources.pdu import Pdu
 from clustertop.sources.profile import ProfileError, load
 from clustertop.sources.redfish import Redfish, RedfishTarget
+from clustertop.sources.secret import SecretError
 from clustertop.sources.snmp import Agent, SnmpError
+from clustertop.sources.snmp_target import SnmpTarget
 from clustertop.text import clean
 from clustertop.wire.transport import REASON_LIMIT
 
@@ -78,24 +81,33 @@ class Reader(Protocol):
 class PduReader(Reader):
     """A PDU over SNMP. Its words are those of one silence: they stay the same as long as it lasts."""
 
-    def __init__(self, device: Device, agent: Agent, clock: Clock) -> None:
+    def __init__(self, device: Device, access: Agent | SnmpTarget, clock: Clock) -> None:
         """Raises ValueError: no such profile."""
         name = device.options.get("profile")
         try:
-            profile = load(str(name)) if name else None
+            self._profile = load(str(name)) if name else None
         except (ProfileError, OSError) as error:
             raise ValueError(f"profile {clean(str(name), 80)}: {clean(str(error), 200)}") from None
-        self._pdu = Pdu(agent, profile, clock=clock)
-        self._where = device.where or agent.name
+        self._access = access
+        self._pdu: Pdu | None = None
+        self._where = device.where or access.host
         self._clock = clock
         self._since = 0.0
 
     async def read(self, now: float) -> Told:
         wall = self._clock.wall()
+        if self._pdu is None:
+            try:
+                agent = await agent_of(self._access)
+            except (SecretError, ValueError) as error:
+                return _told(LinkState.AUTH_FAILED, "login", f"{self._where}: {error}")
+            self._pdu = Pdu(agent, self._profile, clock=self._clock)
         try:
             reading = await self._pdu.read(detail=self.detail)
         except SnmpError as error:
             self._since = self._since or wall
+            if error.refused:
+                await self.aclose()  # the next try fetches the secret anew: it may have been changed
             return snmp_told(error, self._where, self._since)
         self._since = 0.0
         behind = max(0.0, now - self._pdu.outlets_at)
@@ -103,7 +115,14 @@ class PduReader(Reader):
                     facts=pdu_facts(reading))
 
     async def aclose(self) -> None:
-        self._pdu.close()
+        if self._pdu is not None:
+            self._pdu.close()
+        self._pdu = None
+
+
+async def agent_of(access: Agent | SnmpTarget) -> Agent:
+    """The agent to ask, its secrets fetched. Raises SecretError and ValueError, whose texts hold no secret."""
+    return access if isinstance(access, Agent) else await asyncio.to_thread(access.agent)
 
 
 def snmp_told(error: SnmpError, where: str, since: float) -> Told:
@@ -141,6 +160,7 @@ class BmcReader(Reader):
         self._clock = clock
         self._over = over
         self._pdu = device.kind == "pdu"
+        self._rows: Rows = {}
         self._where = device.where
 
     async def read(self, now: float) -> Told:
@@ -149,8 +169,10 @@ class BmcReader(Reader):
         parts: dict[str, GroupPart] = {}
         facts: dict[str, Attr] = {}
         if reading.taken_at is not None:
-            part = circuits_part if self._pdu else bmc_part
-            parts = {"pdu" if self._pdu else "bmc": part(reading, reading.taken_at)}
+            if self._pdu:
+                parts = {"pdu": circuits_part(reading, reading.taken_at)}
+            else:
+                parts = {"bmc": bmc_part(reading, reading.taken_at, self._rows)}
             facts = bmc_facts(reading)
         state, stage = _LINK[status.state]
         if status.state is BmcState.SLOW and parts:
@@ -184,7 +206,7 @@ def reader_of(device: Device, clock: Clock, rng: random.Random, interval_seconds
         return maker(device, clock, rng, interval_seconds)
     access = device.access
     settings = BmcSettings(interval_seconds=interval_seconds)
-    if isinstance(access, Agent) and device.kind == "pdu":
+    if isinstance(access, Agent | SnmpTarget) and device.kind == "pdu":
         return PduReader(device, access, clock)
     if isinstance(access, RedfishTarget) and device.kind in {"bmc", "pdu"}:
         return BmcReader(device, Bmc(Redfish(access, clock=clock), settings, clock, rng), "http", clock)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from clustertop.model import LinkState, NodeInfo
 from clustertop.places import DEVICE_WORD, FabricHost, SshSwitch
-from clustertop.poll.readers import Reader, Told, snmp_told
+from clustertop.poll.readers import Reader, Told, agent_of, snmp_told
 from clustertop.poll.switch_frames import FABRIC, SWITCH, switch_facts, uplink_part
 from clustertop.poll.switch_ssh import SshSwitchReader
 from clustertop.sources.fabric import Output
@@ -46,9 +45,8 @@ class SnmpSwitchReader(Reader):
     async def read(self, now: float) -> Told:
         """Ask it."""
         if self._reader is None:
-            access = self._access
             try:
-                agent = access if isinstance(access, Agent) else await asyncio.to_thread(access.agent)
+                agent = await agent_of(self._access)
             except (SecretError, ValueError) as error:
                 return Told(LinkState.AUTH_FAILED, "login", clean(f"{self._where}: {error}", REASON_LIMIT))
             self._reader = SwitchReader(agent, self._roles, self._clock)
@@ -56,6 +54,8 @@ class SnmpSwitchReader(Reader):
             reading = await self._reader.read()
         except SnmpError as error:
             self._since = self._since or self._clock.wall()
+            if error.refused:
+                await self.aclose()  # the next try fetches the secret anew: it may have been changed
             return snmp_told(error, self._where, self._since)
         self._since = 0.0
         return Told(LinkState.UP, "snmp", parts={SWITCH: uplink_part(reading, leaf=self._leaf)},
@@ -65,6 +65,7 @@ class SnmpSwitchReader(Reader):
         """Close its socket."""
         if self._reader is not None:
             self._reader.close()
+        self._reader = None
 
 
 class SshFabricReader(Reader):

@@ -25,6 +25,7 @@ from clustertop.signals import (
 )
 from clustertop.signals.units import pci_key
 from clustertop.store.devices import DOWN, Devices
+from clustertop.store.feeds import Feeds
 from clustertop.store.history import History
 from clustertop.store.jobs import JobIndex
 from clustertop.store.layout import runs_index
@@ -95,7 +96,7 @@ _KEEP = {
               "interval_wanted_seconds"),
     "port": ("was_up", "virtual", "never_used"),
     "pcie": ("endpoint", "width_expected_lanes", "width_expected_by"),
-    "device": device.TABLE.names,
+    "device": device.TABLE.names, "feed": feed.TABLE.names,
 }
 
 
@@ -170,6 +171,7 @@ class Store:
         self._ports = Ports(self.tables["port"])
         self._links = Links(self.tables["link"], self.tables["port"])
         self._devices = Devices(self.tables["device"], self.owners)
+        self._feeds = Feeds(self.owners.site, self.tables, self.owners, freshness=self._freshness)
         self._jobs = JobIndex(*(self.tables[name] for name in ("node", "gpu", "process")))
         self._tables_of = {
             group: tuple((spec.name, self.tables[spec.name]) for spec in SPECS if spec.group == group)
@@ -463,6 +465,9 @@ class Store:
         self._node_table(nodes, gpus, now)
         self._devices.derive(now)
         uplink.derive(self.tables["uplink"].columns)
+        self._feeds.derive(now)
+        pdu.derive(self.tables["pdu"].columns, self._feeds.claimed())
+        bmc.derive_psu(self.tables["psu"].columns)
         since = np.array([node.released for node in self._nodes])
         nodes.columns.put("gpus_released_seconds", np.maximum(now - since, 0.0), _NOT_RELEASED)
         if self.history.due(now):

@@ -73,6 +73,8 @@ SPECS = (
 GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen", "sockets", "bmc", "nccl")
 DEVICE_GROUPS = ("pdu", "bmc", "switch", "fabric")
 """Groups of which devices tell."""
+SAME_TABLES = {"fabric": "switch"}
+"""By group: the one whose tables it fills; a fabric's leaves have ports as switches have."""
 SETTLE_SECONDS = 300.0
 """After a boot: links train, services start, counters begin again."""
 RELOAD_SECONDS = 60.0
@@ -190,7 +192,8 @@ class Store:
             for group in GROUPS
         }
         self._device_tables = {
-            group: tuple((spec.name, self.tables[spec.name]) for spec in SPECS if spec.group == group)
+            group: tuple((spec.name, self.tables[spec.name]) for spec in SPECS
+                         if spec.group == SAME_TABLES.get(group, group))
             for group in DEVICE_GROUPS
         }
         self._flag_cache: dict[tuple[str, str], tuple[int, np.ndarray]] = {}
@@ -478,6 +481,7 @@ class Store:
         self._groups(now)
         self._node_table(nodes, gpus, now)
         self._devices.derive(now)
+        uplink.derive(self.tables["uplink"].columns)
         self._feeds.derive(now)
         pdu.derive(self.tables["pdu"].columns, self._feeds.claimed())
         bmc.derive_psu(self.tables["psu"].columns)

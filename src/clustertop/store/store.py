@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clustertop.model import Attr, LinkState, NodeInfo, Why, intern
-from clustertop.signals import disk, gpu, host, link, pcie, rdma, screen
+from clustertop.signals import disk, gpu, host, link, pcie, rdma, screen, traffic_table
 from clustertop.signals.units import pci_key
 from clustertop.store.history import History
 from clustertop.store.jobs import JobIndex
@@ -16,6 +16,7 @@ from clustertop.store.links import Links
 from clustertop.store.paths import PciePaths
 from clustertop.store.ports import Ports, judge_nodes
 from clustertop.store.table import GRACE_SECONDS, Table
+from clustertop.store.traffic import Traffic
 from clustertop.store.unclaimed import unclaimed
 from clustertop.store.view import FleetView, Freshness
 from clustertop.text import clean
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
 LABELS = {
     "node": host.node_label, "group": host.group_label, "gpu": gpu.label, "pcie": pcie.label, "port": rdma.label,
     "net": host.net_label, "process": gpu.process_label, "link": link.label, "disk": disk.label,
-    "screen": screen.label,
+    "screen": screen.label, "traffic": traffic_table.label,
 }
 SPECS = (host.NODE, host.GROUP, gpu.TABLE, pcie.TABLE, rdma.TABLE, host.NET, gpu.PROCESS, link.TABLE, disk.TABLE,
-         screen.TABLE)
+         screen.TABLE, traffic_table.TABLE)
 GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen")
 SETTLE_SECONDS = 300.0
 """After a boot: links train, services start, counters begin again."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from clustertop.store.view import FleetView, TableView
 
 GROUP_OF = {"gpu": "gpu", "process": "gpu", "pcie": "pcie", "port": "rdma", "node": "host", "net": "host", "link": "net",
-            "disk": "disk", "screen": "screen"}
+            "disk": "disk", "screen": "screen", "pdu": "pdu", "bmc": "bmc", "psu": "bmc", "sensor": "bmc"}
 ZERO = 1000.0
 """Our monotonic clock when a fleet begins."""
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from clustertop.model import Alert, LinkEvent, NodeInfo
+    from clustertop.places import Site
     from clustertop.rules.hands import Ack, Silence
     from clustertop.rules.spec import Rule
     from clustertop.state import State
@@ -80,11 +81,12 @@ class Core:
         expect_gpus: ExpectCount | None = None, expect_ports: ExpectCount | None = None,
         freshness: Freshness | None = None, tap: Tap | None = None,
         settle_seconds: float = SETTLE_SECONDS, resume_seconds: float = RESUME_SETTLE_SECONDS,
+        site: Site | None = None,
     ) -> None:
         self.store = Store(
             nodes, expect_width or (lambda node, key, attrs: None), expect_gpus or (lambda node: None),
-            expect_ports or (lambda node: None), freshness, settle_seconds, Engine.growth(rules))
-        self.engine = Engine(rules, self.store.nodes, resume_seconds=resume_seconds)
+            expect_ports or (lambda node: None), freshness, settle_seconds, Engine.growth(rules), site)
+        self.engine = Engine(rules, self.store.owners.all, resume_seconds=resume_seconds)
         self.hands = Hands(rules, self.engine.values)
         self.frames = 0
         self.bad_frames: dict[int, str] = {}
@@ -108,13 +110,14 @@ class Core:
         """
         if self._tap is not None:
             self._tap.recall(state, at, wall)
-        numbers = {node.name: number for number, node in enumerate(self.store.nodes)}
+        owners = self.store.owners
         for node, devices in state.devices.items():
-            if node in numbers:
-                for one in devices:
-                    self.store.expect(numbers[node], one.table, one.key, one.attrs)
+            for one in devices:
+                number = owners.number(one.table, node)
+                if number is not None:
+                    self.store.expect(number, one.table, one.key, one.attrs)
         for was in state.firing:
-            number, rule = numbers.get(was.node), self.engine.rules.get(was.rule)
+            number, rule = owners.number(was.table, was.node), self.engine.rules.get(was.rule)
             if number is None or rule is None or rule.table != was.table:
                 continue
             row = self.store.expect(number, was.table, was.key, was.attrs)

@@ -60,7 +60,7 @@ class Devices:
             since[~well] = np.nan
             since[well & np.isnan(since)] = now
             for row in np.flatnonzero(now - since >= self._accept).tolist():
-                node = store.nodes[int(table.node[row])].name
+                node = store.owners.all[int(table.node[row])].name
                 mine = self._known.setdefault(node, {})
                 key = (name, table.keys[row])
                 if key not in mine:
@@ -73,7 +73,7 @@ class Devices:
         dismissed, self._core.dismissed = self._core.dismissed, []
         for name, row in dismissed:
             table = self._core.store.tables[name]
-            node = self._core.store.nodes[int(table.node[row])].name
+            node = self._core.store.owners.all[int(table.node[row])].name
             self._known.get(node, {}).pop((name, table.keys[row]), None)
         return bool(dismissed)
 
@@ -85,7 +85,7 @@ class Devices:
             table = core.store.tables[core.engine.rules[rule].table]
             name = table.spec.name
             firing.append(Firing(
-                rule, core.store.nodes[int(table.node[row])].name, name, table.keys[row],
+                rule, core.store.owners.all[int(table.node[row])].name, name, table.keys[row],
                 _few(name, table.attrs[row]), int(severity), since, None if np.isnan(value) else value))
         hands = core.hands
         return State(

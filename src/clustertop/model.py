@@ -81,6 +81,10 @@ class NodeInfo:
     groups: tuple[str, ...] = ()
     interval_seconds: float = 0.0
     """Between two readings of it; 0: as of every node."""
+    kind: str = "node"
+    """``node``; of what else has rows of its own: ``pdu``, ``bmc``, ``switch``, ``fabric``, ``feed``, ``fleet``."""
+    of: str = ""
+    """Of a BMC: its node."""
 
     @property
     def target(self) -> str:

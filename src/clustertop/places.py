@@ -85,3 +85,7 @@ class Site:
 
     def __bool__(self) -> bool:
         return bool(self.feeds or self.devices)
+
+
+NO_SITE = Site()
+"""Nothing but nodes."""

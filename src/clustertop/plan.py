@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from clustertop.places import NO_SITE
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from clustertop.inventory import Inventory
     from clustertop.model import Transition
+    from clustertop.places import Site
     from clustertop.released import ReleasedNodes
     from clustertop.rules.spec import Rule
     from clustertop.store.store import ExpectCount, ExpectWidth
@@ -47,6 +50,8 @@ class Plan:
     released: ReleasedNodes | None = None
     """Where it is kept which nodes' GPUs the operator had let go; None: only for the length of the session."""
     title: str = ""
+    site: Site = NO_SITE
+    """What is watched beside the nodes."""
     outlets: Callable[[], Sequence[Way]] | None = None
     """Makes the ways out for alerts of a session that keeps what it learns; None: there are none."""
     state: Path | None = None

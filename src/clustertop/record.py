@@ -1,9 +1,10 @@
 """The flight recorder: the raw stream of a session in one file, and the way back.
 
 A recording is gzipped lines. The first is a JSON header: format version, nodes with racks, leaves and groups, what is
-expected of them, the rules in force. Then, in the order in which they happened:
+expected of them, devices and feeds, the rules in force. Then, in the order in which they happened, where <node> counts
+the nodes and behind them the devices:
 
-    F <node> <monotonic> <wall> <frame>     a frame's payload, as the probe printed it
+    F <node> <monotonic> <wall> <frame>     a frame's payload, as the probe printed it or as a device's reading was told
     L <node> <monotonic> <wall> <state> <json [stage, reason]>
     T <monotonic> <wall>                    the rules were evaluated
     S <monotonic> <wall> <json>             what was remembered of an earlier run: devices and firing alerts
@@ -15,6 +16,7 @@ address, user or key; what a link event says of a node that could not be reached
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gzip
 import time
 import zlib
@@ -27,6 +29,7 @@ import msgspec
 from clustertop import __version__
 from clustertop.inventory import Expectation, Inventory
 from clustertop.model import LinkEvent, LinkState, NodeInfo
+from clustertop.places import Device, DeviceKind, Feed, Site, Supply
 from clustertop.quantity import scaled
 from clustertop.rules.sanity import check
 from clustertop.rules.spec import Rule  # noqa: TC001 - msgspec reads the header's types
@@ -80,6 +83,15 @@ class _Kind(msgspec.Struct, frozen=True):
     version: int
 
 
+class _Device(msgspec.Struct, frozen=True):
+    name: str
+    kind: DeviceKind
+    of: str = ""
+    rack: str = ""
+    leaf: str = ""
+    interval: float = 10.0
+
+
 class Header(msgspec.Struct, frozen=True):
     """The first line of a recording."""
 
@@ -94,6 +106,8 @@ class Header(msgspec.Struct, frozen=True):
     stale_intervals: float
     settle_seconds: float = 300.0
     resume_seconds: float = 15.0
+    feeds: tuple[Feed, ...] = ()
+    devices: tuple[_Device, ...] = ()
 
 
 class Recorder:
@@ -239,7 +253,9 @@ def _header(plan: Plan) -> Header:
         tuple(_Node(node.name, node.rack, node.leaf, node.groups) for node in inventory.nodes),
         tuple(_Expect(sorted(one.nodes), one.device, one.width, one.gpus, one.ports) for one in inventory.expectations),
         dict(plan.rules), freshness.late_intervals, freshness.stale_intervals, plan.settle_seconds,
-        plan.resume_seconds,
+        plan.resume_seconds, plan.site.feeds,
+        tuple(_Device(one.name, one.kind, one.of, one.rack, one.leaf, one.interval_seconds)
+              for one in plan.site.devices),
     )
 
 
@@ -251,12 +267,24 @@ def _checked(header: Header) -> Header:
         for node in header.nodes)
     if len({node.name for node in nodes}) != len(nodes):
         raise ValueError("two nodes have one name")
+    devices = tuple(
+        _Device(clean(one.name, 128), one.kind, clean(one.of, 128), clean(one.rack, 128), clean(one.leaf, 128),
+                one.interval)
+        for one in header.devices)
+    feeds = tuple(_clean_feed(feed) for feed in header.feeds)
     rules = {
         clean(name, 64): msgspec.structs.replace(
             rule, title=clean(rule.title), hint=clean(rule.hint), look=clean(rule.look), source=clean(rule.source))
         for name, rule in header.rules.items()}
     check(rules, {spec.name: spec for spec in SPECS})
-    return msgspec.structs.replace(header, nodes=nodes, rules=rules)
+    return msgspec.structs.replace(header, nodes=nodes, devices=devices, feeds=feeds, rules=rules)
+
+
+def _clean_feed(feed: Feed) -> Feed:
+    supplies = tuple(Supply(clean(one.node, 128), tuple(clean(psu, 128) for psu in one.psus)) for one in feed.supplies)
+    return dataclasses.replace(
+        feed, name=clean(feed.name, 128), pair=clean(feed.pair, 128), rack=clean(feed.rack, 128),
+        pdu=clean(feed.pdu, 128), part=clean(feed.part, 128), supplies=supplies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +334,13 @@ class Recording:
                              for one in self.header.expect)
         return Inventory(nodes, expectations=expectations, index={node.name: at for at, node in enumerate(nodes)})
 
+    @property
+    def site(self) -> Site:
+        """Feeds and devices as they were; none of these can be asked."""
+        return Site(self.header.feeds, tuple(
+            Device(one.name, one.kind, None, of=one.of, rack=one.rack, leaf=one.leaf, interval_seconds=one.interval)
+            for one in self.header.devices))
+
     def steps(self) -> Iterator[Step]:
         """Everything that happened, in order. A file that was cut short ends early, and :attr:`note` says so."""
         with self._lines() as lines:
@@ -327,8 +362,8 @@ class Recording:
             return Step(_time(at), _time(wall), state=msgspec.json.decode(rest, type=State))
         _, number, at, wall, rest = line.split(b" ", 4)
         node = int(number)
-        if not 0 <= node < len(self.header.nodes):
-            raise ValueError("no such node")
+        if not 0 <= node < len(self.header.nodes) + len(self.header.devices):
+            raise ValueError("no such node or device")
         if kind == b"F ":
             return Step(_time(at), _time(wall), node, rest)
         if kind != b"L ":

@@ -32,7 +32,7 @@ def replay_core(recording: Recording) -> Core:
     return Core(inventory.nodes, header.rules, expect_width=expect_width(inventory), expect_gpus=expect_gpus(inventory),
                 expect_ports=expect_ports(inventory),
                 freshness=Freshness(header.late_intervals, header.stale_intervals),
-                settle_seconds=header.settle_seconds, resume_seconds=header.resume_seconds)
+                settle_seconds=header.settle_seconds, resume_seconds=header.resume_seconds, site=recording.site)
 
 
 def transitions(recording: Recording) -> Iterator[Transition]:

@@ -83,7 +83,7 @@ class Session:
         self.core = Core(plan.inventory.nodes, plan.rules, expect_width=plan.expect_width,
                          expect_gpus=plan.expect_gpus, expect_ports=plan.expect_ports,
                          freshness=plan.freshness, tap=tap,
-                         settle_seconds=plan.settle_seconds, resume_seconds=plan.resume_seconds)
+                         settle_seconds=plan.settle_seconds, resume_seconds=plan.resume_seconds, site=plan.site)
         self._clock = clock or SystemClock()
         self._tick = tick_seconds or usual_tick_seconds(len(plan.inventory.nodes))
         self._number = {node.name: number for number, node in enumerate(plan.inventory.nodes)}

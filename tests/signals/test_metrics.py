@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 UNIT_OF = {
     "_per_second": {"/s", "B/s", "b/s"}, "_ratio": {"ratio"}, "_watts": {"W"}, "_celsius": {"°C"}, "_lanes": {"lanes"},
     "_gts": {"GT/s"}, "_hertz": {"Hz"}, "_bytes": {"B"}, "_bytes_total": {"B"}, "_seconds": {"s"},
+    "amps": {"A"}, "volts": {"V"}, "watts": {"W"}, "_va": {"VA"}, "_kwh": {"kWh"}, "_amps_per_second": {"A/s"},
 }
 EVERY = [(spec, metric) for spec in SPECS for metric in spec.metrics]
 NAMES = [f"{spec.name}.{metric.name}" for spec, metric in EVERY]
@@ -30,7 +31,7 @@ SENT = [spec for spec in SPECS if spec.name in GROUP_OF]
 
 def unit_by_name(name: str) -> set[str]:
     """The units that a name's ending promises; the longest ending counts."""
-    endings = [ending for ending in UNIT_OF if name.endswith(ending)]
+    endings = [ending for ending in UNIT_OF if f"_{name}".endswith(ending)]
     return UNIT_OF[max(endings, key=len)] if endings else {""}
 
 

@@ -31,7 +31,7 @@ class Causes:
     ) -> None:
         """Work it out, as if the verdicts *but* did not fire; *shared*: early signs of what siblings have already."""
         self._verdicts, self._view = verdicts, view
-        self._dead = np.zeros(len(view.nodes), np.bool_)
+        self._dead = np.zeros(len(view.owners), np.bool_)
         self._of_node: dict[int, Verdict] = {}
         self._of_thing: dict[tuple[str, int], Verdict] = {}
         self._followed: dict[Verdict, Verdict] = {}

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from clustertop.places import DEVICE_PLURAL
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -14,14 +16,14 @@ if TYPE_CHECKING:
 
     from clustertop.model import NodeInfo
 
-DomainKind = Literal["rack", "leaf", "group", "jump", "fleet"]
-_ORDER: dict[DomainKind, int] = {"rack": 0, "leaf": 1, "group": 2, "jump": 3, "fleet": 4}
+DomainKind = Literal["rack", "leaf", "group", "jump", "devices", "fleet"]
+_ORDER: dict[DomainKind, int] = {"rack": 0, "leaf": 1, "group": 2, "jump": 3, "devices": 4, "fleet": 5}
 _WORDS = {"jump": "jump host"}
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A parent of nodes. The more particular kind comes first where two hold the same nodes."""
+    """A parent of nodes or devices. The more particular kind comes first where two hold the same nodes."""
 
     kind: DomainKind
     name: str
@@ -32,8 +34,8 @@ class Domain:
     @property
     def label(self) -> str:
         """What an operator calls it: ``rack r7``, ``rack r7, leaf l7``, ``fleet``."""
-        if self.kind == "fleet":
-            return "fleet"
+        if self.kind in {"fleet", "devices"}:
+            return self.name or "fleet"
         return ", ".join((f"{_WORDS.get(self.kind, self.kind)} {self.name}", *self.also))
 
     @property
@@ -43,13 +45,17 @@ class Domain:
 
 
 class Domains:
-    """The parents of an inventory's nodes."""
+    """The parents of an inventory's nodes, and of its devices, by kind."""
 
     def __init__(self, nodes: Sequence[NodeInfo], vias: Sequence[str] = ()) -> None:
-        """Find them; *vias*: per node the jump hosts it is reached through, where that is a parent too."""
+        """Find them among *nodes*, [owners]; *vias*: the jump hosts each is reached through, where that is a parent."""
         self.nodes, self.vias = tuple(nodes), tuple(vias)
         members: dict[tuple[DomainKind, str], set[int]] = {}
         for number, node in enumerate(nodes):
+            if node.kind in DEVICE_PLURAL:
+                members.setdefault(("devices", DEVICE_PLURAL[node.kind]), set()).add(number)
+            if node.kind != "node":
+                continue
             if node.rack:
                 members.setdefault(("rack", node.rack), set()).add(number)
             if node.leaf:
@@ -60,8 +66,9 @@ class Domains:
         for number, via in enumerate(vias):
             if via:
                 members.setdefault(("jump", via), set()).add(number)
-        if len(nodes) > 1:
-            members["fleet", ""] = set(range(len(nodes)))
+        hosts = {number for number, node in enumerate(nodes) if node.kind == "node"}
+        if len(hosts) > 1:
+            members["fleet", ""] = hosts
         same: dict[frozenset[int], list[tuple[DomainKind, str]]] = {}
         for key, numbers in sorted(members.items(), key=lambda item: (_ORDER[item[0][0]], item[0][1])):
             if len(numbers) > 1:
@@ -71,7 +78,7 @@ class Domains:
                    tuple(f"{_WORDS.get(other, other)} {title}" for other, title in more if other != "fleet"))
             for numbers, ((kind, name), *more) in same.items()
         ), key=lambda domain: domain.order))
-        self.whole = self.all[-1] if self.all else None
+        self.whole = next((domain for domain in self.all if domain.nodes == hosts), None)
         """The one that holds every node: the fleet, by the name of the rack, leaf or group that is all of it."""
         self.widest: tuple[Domain, ...] = tuple(sorted(self.all, key=lambda domain: (
             domain is self.whole, -len(domain.nodes), _ORDER[domain.kind], domain.name)))
@@ -122,8 +129,10 @@ class Domains:
             left &= ~mine
             usable[best] = False
         fleet = self.whole
-        if fleet is not None and left.sum() >= many:
-            before = next((mine for domain, mine in found if domain is fleet), frozenset())
-            found = [entry for entry in found if entry[0] is not fleet]
-            found.append((fleet, before | frozenset(np.flatnonzero(left).tolist())))
+        if fleet is not None:
+            rest = frozenset(np.flatnonzero(left).tolist()) & fleet.nodes
+            if len(rest) >= many:
+                before = next((mine for domain, mine in found if domain is fleet), frozenset())
+                found = [entry for entry in found if entry[0] is not fleet]
+                found.append((fleet, before | rest))
         return found

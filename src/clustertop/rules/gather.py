@@ -145,7 +145,7 @@ class _Gathering:
         nodes = table.node[rows]
         failing = np.unique(nodes).tolist()
         judged = self._judged()
-        known = np.zeros(len(self._view.nodes), np.bool_)
+        known = np.zeros(len(self._view.owners), np.bool_)
         known[table.node[: len(judged)][judged]] = True
         left = set(failing)
         for domain, mine in self._rolling(left):
@@ -209,10 +209,10 @@ class _Gathering:
 
     def _of_node(self, node: int, rows: Rows, size: int) -> Wanted:
         table = self._rule.table
-        thing = Thing(table, self._view.nodes[node].name, "*", PLURAL.get(table, table))
+        thing = Thing(table, self._view.owners[node].name, "*", PLURAL.get(table, table))
         return self._make(thing, rows, 1, (node,), size)
 
     def _of_thing(self, node: int, row: int) -> Wanted:
         table = self._table
-        thing = Thing(self._rule.table, self._view.nodes[node].name, table.keys[row], table.labels[row])
+        thing = Thing(self._rule.table, self._view.owners[node].name, table.keys[row], table.labels[row])
         return self._make(thing, np.array([row], np.intp), 0, (node,), 1)

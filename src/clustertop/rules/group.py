@@ -114,7 +114,7 @@ class Correlator:
         if view is None:
             return False
         table = view[state.rule.table]
-        return any(Thing(state.rule.table, view.nodes[int(table.node[row])].name, table.keys[row], "").id == thing
+        return any(Thing(state.rule.table, view.owners[int(table.node[row])].name, table.keys[row], "").id == thing
                    for row in state.firing.tolist())
 
     def restored(self, rule: str, row: int) -> None:
@@ -305,7 +305,7 @@ class Correlator:
         return Alert(
             one.rule, rule.title, one.severity, one.thing, -1, messages.many(state, view, one),
             float(len(one.rows)), None, "", since, since_wall, messages.labels(rule, view, one), rule.hint, alert_id,
-            tuple(sorted(one.nodes)))
+            view.hosts(one.nodes))
 
     def _verdict(
         self, view: FleetView, name: str, row: int, alert_id: str, severity: Severity | None = None
@@ -318,10 +318,10 @@ class Correlator:
         value = _known(float(state.value[row]))
         node = int(table.node[row])
         return Alert(
-            name, rule.title, level, Thing(rule.table, view.nodes[node].name, table.keys[row], table.labels[row]),
+            name, rule.title, level, Thing(rule.table, view.owners[node].name, table.keys[row], table.labels[row]),
             row, messages.firing(name, rule, view, row, value), value, limit, rule.unit(table.spec),
             float(state.since[row]), float(state.since_wall[row]), messages.members(name, view, row), rule.hint,
-            alert_id, (node,))
+            alert_id, view.hosts((node,)))
 
 
 def _known(value: float) -> float | None:

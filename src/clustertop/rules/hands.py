@@ -140,7 +140,7 @@ class Hands:
                 self.end_ack(ack.key, view.wall)
                 worse.append(alert)
                 ack = None
-            hush = silence_of(alert, self.silences.values(), view.nodes)
+            hush = silence_of(alert, self.silences.values(), view.owners)
             if ack is not None or hush is not None:
                 alert = replace(alert, acked=ack is not None, silenced=hush is not None,
                                 note=(ack.reason if ack else "") or (hush.reason if hush else ""))
@@ -182,7 +182,7 @@ _COUNTED = frozenset({"", "lanes"})
 
 
 def silence_of(alert: Alert, silences: Iterable[Silence], nodes: Sequence[NodeInfo]) -> Silence | None:
-    """The one of *silences* that holds *alert* longest; None: it is told of. *nodes*: the inventory's."""
+    """The one of *silences* that holds *alert* longest; None: it is told of. *nodes*: [owners]."""
     mine = [one for one in silences if fnmatchcase(alert.rule, one.rule) and _about(alert, one.where, nodes)]
     return max(mine, key=lambda one: one.until, default=None)
 
@@ -191,6 +191,9 @@ def _about(alert: Alert, where: str, nodes: Sequence[NodeInfo]) -> bool:
     """Whether everything that *alert* is about lies in *where*."""
     if fnmatchcase(alert.thing.id, where):
         return True
+    if not alert.on and alert.thing.node:
+        mine = next((one for one in nodes if one.kind != "node" and one.name == alert.thing.node), None)
+        return mine is not None and any(fnmatchcase(name, where) for name in (mine.name, mine.rack, mine.leaf) if name)
     return bool(alert.on) and all(
         any(fnmatchcase(name, where) for name in (node.name, node.rack, node.leaf, *node.groups) if name)
         for node in (nodes[number] for number in alert.on))

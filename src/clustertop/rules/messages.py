@@ -9,6 +9,7 @@ import numpy as np
 
 from clustertop.hosts import fold
 from clustertop.model import LinkState
+from clustertop.places import DEVICE_PLURAL
 from clustertop.quantity import duration, quantity, scaled
 from clustertop.signals import gpu, kernel_log, rdma, screen, xid
 from clustertop.signals.rdma_catalogue import NARROW
@@ -16,7 +17,7 @@ from clustertop.signals.rdma_counters import COUNTERS, spelling
 from clustertop.signals.units import speed_of_generation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from numpy.typing import NDArray
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from clustertop.signals.rdma_counters import Counter as PortCounter
     from clustertop.store.view import FleetView, TableView
 
+PLURAL = {"node": "nodes", "feed": "feeds", **DEVICE_PLURAL}
 NAMES = 80
 """Most characters of node names in one line; the list itself is with the alert."""
 FOLDED = 128
@@ -61,7 +63,7 @@ def many(state: Verdicts, view: FleetView, one: Wanted) -> str:
         row = worst_row(state, one.rows)
         return (f"{rule.title}: {count} of {one.size} {one.thing.label}; {table.labels[row]}: "
                 f"{firing(state.name, rule, view, row, float(state.value[row]))}")
-    nodes = f"{len(one.nodes)} of {one.size} nodes"
+    nodes = f"{len(one.nodes)} of {one.size} {_plural(view, one.nodes)}"
     if rule.table == "node" and rule.title.startswith("node "):
         text = f"{nodes} {rule.title[5:]}"
     else:
@@ -84,10 +86,16 @@ def many(state: Verdicts, view: FleetView, one: Wanted) -> str:
     return text
 
 
+def _plural(view: FleetView, owners: Collection[int]) -> str:
+    """What they are: ``nodes``, ``PDUs``, ``feeds``."""
+    kinds = {view.owners[one].kind for one in owners}
+    return PLURAL.get(kinds.pop(), "devices") if len(kinds) == 1 else "devices"
+
+
 def _names(view: FleetView, nodes: list[int]) -> str:
     """The nodes folded, as far as a line has room for them."""
     few = nodes if len(nodes) <= FOLDED else nodes[: FOLDED // 4]
-    names = fold(view.nodes[node].name for node in few)
+    names = fold(view.owners[node].name for node in few)
     if len(names) > NAMES:
         names = names[: NAMES - 4] + " ..."
     elif len(few) < len(nodes):
@@ -99,7 +107,7 @@ def labels(rule: Rule, view: FleetView, one: Wanted) -> tuple[str, ...]:
     """What an alert about many things stands for: its nodes, or one node's things."""
     if one.scope == 1:
         return tuple(view[rule.table].labels[row] for row in one.rows.tolist())
-    return tuple(view.nodes[node].name for node in sorted(one.nodes))
+    return tuple(view.owners[node].name for node in sorted(one.nodes))
 
 
 def worst_row(state: Verdicts, rows: NDArray[np.intp]) -> int:

@@ -27,13 +27,13 @@ def in_scope(rule: Rule, view: FleetView) -> NDArray[np.bool_] | None:
     if not rule.groups and rule.nodes is None and not rule.models:
         return None
     table = view[rule.table]
-    nodes = np.ones(len(view.nodes), np.bool_)
+    nodes = np.ones(len(view.owners), np.bool_)
     if rule.groups:
         wanted = set(rule.groups)
-        nodes &= np.array([bool(wanted & {*node.groups, node.rack, node.leaf}) for node in view.nodes], np.bool_)
+        nodes &= np.array([bool(wanted & {*node.groups, node.rack, node.leaf}) for node in view.owners], np.bool_)
     if rule.nodes is not None:
         named = frozenset(rule.nodes)
-        nodes &= np.array([node.name in named for node in view.nodes], np.bool_)
+        nodes &= np.array([node.name in named for node in view.owners], np.bool_)
     out: NDArray[np.bool_] = nodes[table.node]
     if rule.models:
         known: dict[tuple[str, ...], bool] = {}
@@ -50,7 +50,7 @@ def models(view: FleetView, name: str) -> list[tuple[str, ...]]:
     table = view[name]
     if name not in _MODEL_ATTRS:
         gpus = view["gpu"]
-        of_node: list[dict[str, None]] = [{} for _ in view.nodes]
+        of_node: list[dict[str, None]] = [{} for _ in view.owners]
         for node, attrs in zip(gpus.node.tolist(), gpus.attrs, strict=True):
             if attrs.get("name"):
                 of_node[node][str(attrs["name"])] = None
@@ -80,8 +80,8 @@ def peer_groups(view: FleetView, name: str, peers: Peers) -> NDArray[np.intp]:
         marks = ["fleet"] * len(table)
     else:
         of_node: dict[str, list[Hashable]] = {
-            "node": list(range(len(view.nodes))), "rack": [node.rack or None for node in view.nodes],
-            "leaf": [node.leaf or None for node in view.nodes], "group": [node.groups or None for node in view.nodes]}
+            "node": list(range(len(view.owners))), "rack": [node.rack or None for node in view.owners],
+            "leaf": [node.leaf or None for node in view.owners], "group": [node.groups or None for node in view.owners]}
         marks = [of_node[peers][node] for node in table.node.tolist()]
     numbers: dict[Hashable, int] = {None: NO_GROUP}
     for mark in marks:

@@ -75,6 +75,17 @@ class TableSpec:
         return self.metrics[self.index[name]]
 
 
+def word_parser(numbers: Mapping[str, int]) -> Callable[[str], float]:
+    """Return a parser for a state that arrives as one of the words of *numbers*; it raises ValueError for any other."""
+    def parse(text: str) -> float:
+        found = numbers.get(text.strip())
+        if found is None:
+            raise ValueError(f"not one of {', '.join(numbers)}: {text!r}")
+        return float(found)
+
+    return parse
+
+
 def rate_of(counter: Metric) -> Metric:
     """Return the rate column that *counter* names."""
     unit = "B/s" if counter.unit == "B" else "/s"

@@ -7,12 +7,29 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clustertop.model import Attr, LinkState, NodeInfo, Why, intern
-from clustertop.signals import disk, gpu, host, link, pcie, rdma, screen, traffic_table
+from clustertop.places import NO_SITE
+from clustertop.signals import (
+    bmc,
+    device,
+    disk,
+    feed,
+    gpu,
+    host,
+    link,
+    pcie,
+    pdu,
+    rdma,
+    screen,
+    traffic_table,
+    uplink,
+)
 from clustertop.signals.units import pci_key
+from clustertop.store.devices import DOWN, Devices
 from clustertop.store.history import History
 from clustertop.store.jobs import JobIndex
 from clustertop.store.layout import runs_index
 from clustertop.store.links import Links
+from clustertop.store.owners import Owners
 from clustertop.store.paths import PciePaths
 from clustertop.store.ports import Ports, judge_nodes
 from clustertop.store.table import GRACE_SECONDS, Table
@@ -26,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from clustertop.model import LinkEvent
+    from clustertop.places import Site
 
     ExpectWidth = Callable[[NodeInfo, str, Mapping[str, Attr]], float | None]
     ExpectCount = Callable[[NodeInfo], int | None]
@@ -33,11 +51,20 @@ if TYPE_CHECKING:
 LABELS = {
     "node": host.node_label, "group": host.group_label, "gpu": gpu.label, "pcie": pcie.label, "port": rdma.label,
     "net": host.net_label, "process": gpu.process_label, "link": link.label, "disk": disk.label,
-    "screen": screen.label, "traffic": traffic_table.label,
+    "screen": screen.label, "device": device.label, "pdu": pdu.label, "bmc": bmc.label, "psu": bmc.psu_label,
+    "sensor": bmc.sensor_label, "feed": feed.label, "uplink": uplink.label, "traffic": traffic_table.label,
 }
-SPECS = (host.NODE, host.GROUP, gpu.TABLE, pcie.TABLE, rdma.TABLE, host.NET, gpu.PROCESS, link.TABLE, disk.TABLE,
-         screen.TABLE, traffic_table.TABLE)
-GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen")
+SPECS = (
+    host.NODE, host.GROUP, gpu.TABLE, pcie.TABLE, rdma.TABLE, host.NET, gpu.PROCESS, link.TABLE, disk.TABLE,
+    screen.TABLE, device.TABLE,
+    pdu.TABLE, bmc.TABLE, bmc.PSU, bmc.SENSOR,
+    feed.TABLE,
+    uplink.TABLE,
+    traffic_table.TABLE,
+)
+GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen", "bmc")
+DEVICE_GROUPS = ("pdu", "bmc", "switch", "fabric")
+"""Groups of which devices tell."""
 SETTLE_SECONDS = 300.0
 """After a boot: links train, services start, counters begin again."""
 RELOAD_SECONDS = 60.0
@@ -67,11 +94,8 @@ _KEEP = {
               "interval_wanted_seconds"),
     "port": ("was_up", "virtual", "never_used"),
     "pcie": ("endpoint", "width_expected_lanes", "width_expected_by"),
+    "device": device.TABLE.names,
 }
-_DOWN = frozenset({
-    LinkState.UNREACHABLE, LinkState.AUTH_FAILED, LinkState.HOST_KEY_UNKNOWN, LinkState.HOST_KEY_CHANGED,
-    LinkState.NO_PYTHON, LinkState.PROBE_FAILED,
-})
 
 
 class _Node:
@@ -111,6 +135,9 @@ class Store:
         freshness: Freshness | None = None,
         settle_seconds: float = SETTLE_SECONDS,
         growth: Mapping[str, tuple[str, ...]] | None = None,
+        site: Site | None = None,
+        leaves: Mapping[str, frozenset[str]] | None = None,
+        orders: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         """Make the tables.
 
@@ -121,13 +148,17 @@ class Store:
             freshness: when a reading is old.
             settle_seconds: how long a node settles after a boot.
             growth: by table, the counters whose increase since first seen belongs in each view.
+            site: what is watched beside the nodes.
+            leaves: node to all leaves that it hangs on; None: as the inventory says.
+            orders: ``job/4711``, ``group/a`` or ``fleet`` to its nodes in the order of ranks, where that is configured.
         """
         self._freshness = freshness or Freshness()
         self._settle_seconds = settle_seconds
-        self._settle = np.full(len(nodes), -np.inf)
-        self._reload = np.full(len(nodes), -np.inf)
+        self.owners = Owners(nodes, site or NO_SITE)
+        self._settle = np.full(len(self.owners), -np.inf)
+        self._reload = np.full(len(self.owners), -np.inf)
         self._ticked = float("-inf")
-        self.nodes = tuple(nodes)
+        self.nodes = self.owners.nodes
         self.tables = {spec.name: Table(spec, LABELS[spec.name]) for spec in SPECS}
         for name, columns in (growth or {}).items():
             table = self.tables[name]
@@ -141,10 +172,17 @@ class Store:
         self._paths = PciePaths(self.tables["pcie"], self.tables["gpu"], self.nodes, expect_width, self.history)
         self._ports = Ports(self.tables["port"])
         self._links = Links(self.tables["link"], self.tables["port"])
+        self._devices = Devices(self.tables["device"], self.owners)
+        self._traffic = Traffic(self.nodes, self.tables, self.history, self._freshness, owners=self.owners.all,
+                                leaves=leaves, orders=orders)
         self._jobs = JobIndex(*(self.tables[name] for name in ("node", "gpu", "process")))
         self._tables_of = {
             group: tuple((spec.name, self.tables[spec.name]) for spec in SPECS if spec.group == group)
             for group in GROUPS
+        }
+        self._device_tables = {
+            group: tuple((spec.name, self.tables[spec.name]) for spec in SPECS if spec.group == group)
+            for group in DEVICE_GROUPS
         }
         self._flag_cache: dict[str, tuple[int, np.ndarray]] = {}
         node_table = self.tables["node"]
@@ -155,12 +193,15 @@ class Store:
     # -- what comes in -------------------------------------------------------------------------------------------
 
     def link(self, event: LinkEvent) -> None:
-        """Take a change of a node's link."""
+        """Take a change of the link to a node or a device."""
+        self.generation += 1
+        if self.owners.is_device(event.node):
+            self._devices.link(event)
+            return
         node = self._nodes[event.node]
         node.state, node.reason, node.via = event.state, event.reason, event.via or node.via
-        if event.state in _DOWN:
+        if event.state in DOWN:
             node.reach = 0.0
-        self.generation += 1
 
     def expect(self, number: int, name: str, key: str, attrs: Mapping[str, Attr]) -> int | None:
         """Expect a thing that node *number* had before: it is missing until it is listed.
@@ -176,13 +217,16 @@ class Store:
         return row
 
     def frame(self, number: int, at: float, wall: float, frame: Frame) -> bool:
-        """Take a frame of node *number* that arrived at *at* (our monotonic clock) and *wall* (epoch seconds).
+        """Take a frame of owner *number* that arrived at *at* (our monotonic clock) and *wall* (epoch seconds).
 
         Returns False when the frame counts from a full one that was never seen: ask for another.
 
         Raises:
             FrameError: its cells do not fit its own tables.
         """
+        if self.owners.is_device(number):
+            self._device(number, at, frame)
+            return True
         node = self._nodes[number]
         node.frame_at = at
         node.frames += 1
@@ -209,6 +253,28 @@ class Store:
             raise FrameError(clean(f"a frame that does not fit its own tables: {error}", 160)) from None
         self.generation += 1
         return complete
+
+    def _device(self, number: int, at: float, frame: Frame) -> None:
+        """Take a device's frame: each is a full one, and what it says is kept under its host.
+
+        Raises:
+            FrameError: its cells do not fit its own tables, or count from another frame.
+        """
+        if not frame.full:
+            raise FrameError("a device's frame that is not a full one")
+        self._devices.frame(number, at, frame)
+        host = self.owners.host[number]
+        try:
+            for name, part in frame.g.items():
+                for table_name, table in self._device_tables.get(name, ()):
+                    if part.st != "ok" or part.o or table_name not in part.tb:
+                        continue
+                    table_part = part.tb[table_name]
+                    self._full(host, frame.q, table, table_part, gone=not table_part.e)
+                    table.stamp(host, at - max(frame.t - part.t, 0.0), part.t, part.iv)
+        except (ValueError, IndexError) as error:
+            raise FrameError(clean(f"a frame that does not fit its own tables: {error}", 160)) from None
+        self.generation += 1
 
     def _release(self, node: _Node, number: int, at: float, wall: float, state: str) -> None:
         """Note whether the operator had the GPUs let go, and since when: a gap in the frames does not end that."""
@@ -399,8 +465,10 @@ class Store:
         self._net()
         self._groups(now)
         self._node_table(nodes, gpus, now)
+        self._devices.derive(now)
         since = np.array([node.released for node in self._nodes])
         nodes.columns.put("gpus_released_seconds", np.maximum(now - since, 0.0), _NOT_RELEASED)
+        self._traffic.derive(now, jobs)
         if self.history.due(now):
             past = {name: table.values[:, : table.rows] for name, table in self.tables.items()}
             # The last word of a node that has fallen silent is no sample.
@@ -415,10 +483,12 @@ class Store:
         return FleetView(
             self.generation, now, wall, self.nodes,
             {name: table.view(now, _KEEP.get(name, ()), self._freshness) for name, table in self.tables.items()},
-            tuple(node.facts for node in self._nodes), tuple(node.reason for node in self._nodes),
-            tuple(node.via for node in self._nodes), self.history,
+            tuple(node.facts for node in self._nodes), (*(node.reason for node in self._nodes), *self._devices.reasons,
+                                                        *[""] * (len(self.owners) - self.owners.first_feed)),
+            (*(node.via for node in self._nodes), *[""] * (len(self.owners) - len(self.nodes))), self.history,
             {"": self._settle.copy(), "gpu": np.fmax(self._settle, self._reload)},
-            self._paths.drops, self._jobs.of(listed), tuple(listed),
+            self._paths.drops, self._jobs.of(listed), tuple(listed), self.owners,
+            self._traffic.picture,
         )
 
     def _failed(self, table: Table, group: str) -> np.ndarray:

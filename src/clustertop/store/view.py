@@ -9,9 +9,10 @@ import numpy as np
 
 from clustertop.model import Why, reason
 from clustertop.signals import host
+from clustertop.store.traffic_picture import TrafficPicture
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from clustertop.signals.metric import TableSpec
     from clustertop.store.drops import WidthDrops
     from clustertop.store.history import History
+    from clustertop.store.owners import Owners
 
+NO_TRAFFIC = TrafficPicture()
 FRESH, LATE, STALE = 0, 1, 2
 """Levels of freshness: within two intervals; within five (drawn dim, with its age); older (values unknown)."""
 
@@ -39,7 +42,7 @@ class TableView:
 
     spec: TableSpec
     node: NDArray[np.int32]
-    """Row to index in the inventory."""
+    """[rows] number of the owner: a node of the inventory or, behind them, a device, a feed, the fleet."""
     keys: tuple[str, ...]
     attrs: tuple[Mapping[str, Attr], ...]
     labels: tuple[str, ...]
@@ -111,18 +114,33 @@ class FleetView:
     facts: tuple[Mapping[str, Attr], ...]
     """Per node: host name, kernel, boot id, driver ... as its last full frame said."""
     link_reasons: tuple[str, ...]
-    """Per node: why the link is as it is; empty when it is up."""
+    """[owners] why the link is as it is; empty when it is up, and where there is none."""
     vias: tuple[str, ...]
-    """Per node: the jump hosts that its link goes through; empty: none, or not known yet."""
+    """[owners] the jump hosts that its link goes through; empty: none, or not known yet."""
     history: History
     settling: Mapping[str, NDArray[np.float64]]
-    """By probe group: [nodes] until when (our monotonic clock) it settles after a boot or a reload; past: it does not.
+    """By probe group: [owners] until when (our monotonic clock) it settles after a boot or a reload; past: it does not.
     Under the empty name, what holds for all of them."""
     drops: WidthDrops
     """Links that became narrower while we watched."""
     jobs: Jobs
     processes: tuple[str | None, ...]
     """Per node: None where compute processes are not listed; else what is wrong with the list, empty if nothing is."""
+
+    of: Owners
+    """Whose the rows are: nodes, devices, feeds, the fleet."""
+    traffic: TrafficPicture = NO_TRAFFIC
+    """Who sends to whom: racks, leaves, meters; the figures by scope are table ``traffic``."""
+
+    @property
+    def owners(self) -> tuple[NodeInfo, ...]:
+        """[owners] what ``TableView.node`` counts; ``nodes`` are the first of them."""
+        return self.of.all
+
+    def hosts(self, owners: Iterable[int]) -> tuple[int, ...]:
+        """The nodes among *owners*, and those whose BMCs are, in order."""
+        count = len(self.nodes)
+        return tuple(sorted({host for one in owners if (host := self.of.host[one]) < count}))
 
     def settling_of(self, name: str) -> NDArray[np.float64]:
         """[rows of table *name*] until when they settle; a row about a group of readings, as that group does."""

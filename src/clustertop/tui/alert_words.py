@@ -48,7 +48,7 @@ def known_words(alert: Alert, snapshot: Snapshot) -> str:
     """``ack``, ``silenced until 14:30``, both, or nothing."""
     words = ["ack"] if alert.acked else []
     if alert.silenced:
-        silence = silence_of(alert, snapshot.silences, snapshot.view.nodes)
+        silence = silence_of(alert, snapshot.silences, snapshot.view.owners)
         words.append("silenced" if silence is None else
                      f"silenced until {local_until(silence.until, snapshot.view.wall)}")
     return ", ".join(words)

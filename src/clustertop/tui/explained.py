@@ -79,7 +79,7 @@ def _done(made: _Lines, snapshot: Snapshot, alert: Alert) -> None:
     if ack is not None:
         until = "for good, as long as it is no worse" if ack.lasting else "until it is over, or worse"
         made.add("known", f"acknowledged {local_until(ack.at, now)}{_by(ack.by)}, {until}{_reason(ack.reason)}", "info")
-    silence = silence_of(alert, snapshot.silences, view.nodes) if alert.silenced else None
+    silence = silence_of(alert, snapshot.silences, view.owners) if alert.silenced else None
     if silence is not None:
         made.add("silenced", f"until {local_until(silence.until, now)}{_by(silence.by)}: {rule_words(silence.rule)} "
                              f"on {place_words(silence.where, view)}{_reason(silence.reason)}", "info")

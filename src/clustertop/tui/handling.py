@@ -145,7 +145,7 @@ class Handling(Acting):
         node = None if number is None else picture.view.nodes[number]
         choices = scopes(alert, node)
         ends = None if alert is None else silence_of(alert, self.source.core.hands.silences.values(),
-                                                     picture.view.nodes)
+                                                     picture.view.owners)
         words = [one.words for one in choices]
         if ends is not None:
             words.append(f"end the silence of {rule_words(ends.rule)} on {place_words(ends.where, picture.view)}, "

@@ -1,0 +1,80 @@
+"""Where the console stands with each device, gathered into table ``device`` once a tick."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clustertop.model import LinkState, Why
+
+if TYPE_CHECKING:
+    from clustertop.model import LinkEvent
+    from clustertop.store.owners import Owners
+    from clustertop.store.table import Table
+    from clustertop.wire.frame import Frame
+
+DOWN = frozenset({
+    LinkState.UNREACHABLE, LinkState.AUTH_FAILED, LinkState.HOST_KEY_UNKNOWN, LinkState.HOST_KEY_CHANGED,
+    LinkState.NO_PYTHON, LinkState.PROBE_FAILED,
+})
+"""States of a link in which nothing can be read."""
+
+
+class Devices:
+    """Links and last readings of an inventory's devices, [devices]."""
+
+    def __init__(self, table: Table, owners: Owners) -> None:
+        self._table, self._owners = table, owners
+        count = owners.first_feed - owners.first_device
+        self._state = np.full(count, float(LinkState.WAITING))
+        self._reach = np.full(count, np.nan)
+        self._good_at = np.full(count, -np.inf)
+        self._interval = np.array([one.interval_seconds for one in owners.site.devices], np.float64)
+        self._took = np.full(count, np.nan)
+        self._frames = np.zeros(count, np.int64)
+        self.reasons = [""] * count
+        """Why each link is as it is; empty where all is well."""
+        for place, device in enumerate(owners.site.devices):
+            row = table.add(owners.first_device + place, "",
+                            {"name": device.name, "kind": device.kind, "of": device.of, "where": device.where})
+            assert row == place
+
+    def link(self, event: LinkEvent) -> None:
+        """Take a change of a device's link."""
+        place = event.node - self._owners.first_device
+        self._state[place] = float(event.state)
+        self.reasons[place] = event.reason
+        if event.state in DOWN:
+            self._reach[place] = 0.0
+
+    def frame(self, number: int, at: float, frame: Frame) -> None:
+        """Take note of a frame: of a good reading, or of another attempt that failed."""
+        place = number - self._owners.first_device
+        self._frames[place] += 1
+        for part in frame.g.values():
+            if part.iv:
+                self._interval[place] = part.iv
+            if part.st == "ok":
+                self._reach[place] = 1.0
+                self._good_at[place] = at - max(frame.t - part.t, 0.0)
+                self._took[place] = part.ms / 1000
+
+    def derive(self, now: float) -> None:
+        """Fill the table as of *now*, our monotonic clock."""
+        table = self._table
+        count = len(self._state)
+        if not count:
+            return
+        columns = table.columns
+        age = np.where(np.isinf(self._good_at), np.nan, now - self._good_at)
+        up = self._state == LinkState.UP
+        columns.put("link_state", self._state)
+        columns.put("reachable", self._reach, Why.NEVER_READ)
+        columns.put("age_seconds", age, Why.NEVER_READ)
+        columns.put("age_intervals", np.where(up, age / self._interval, np.nan), Why.NOT_JUDGED)
+        columns.put("interval_seconds", self._interval)
+        columns.put("reading_seconds", self._took, Why.NEVER_READ)
+        table.read_at[:count] = self._good_at
+        table.interval[:count] = self._interval
+        table.other_reads[:count] = self._frames

@@ -104,9 +104,13 @@ def once(pairs: Pairs, sent: Floats, received: Floats, read: Mask) -> Floats:
 def _added(place: Numbers, values: Floats, count: int) -> tuple[Floats, NDArray[np.intp]]:
     unknown = np.isnan(values)
     if not unknown.any():
-        return np.bincount(place, values, count), np.zeros(count, np.intp)
-    return (np.bincount(place, np.where(unknown, 0.0, values), count),
-            np.bincount(place[unknown], minlength=count))
+        return total(place, values, count), np.zeros(count, np.intp)
+    return total(place, np.where(unknown, 0.0, values), count), np.bincount(place[unknown], minlength=count)
+
+
+def total(place: Numbers, values: Floats | Mask, count: int) -> Floats:
+    """[count] the sum of the *values* of each place."""
+    return np.bincount(place, values, count).astype(np.float64, copy=False)
 
 
 def crosses_rack(pairs: Pairs, rack: Numbers) -> NDArray[np.int8]:
@@ -137,8 +141,7 @@ def rack_matrix(pairs: Pairs, amount: Floats, rack: Numbers, racks: int) -> Floa
     placed = np.append(rack, -1)
     placed = np.where(placed < 0, racks, placed)
     code = placed[pairs.source] * (racks + 1) + placed[pairs.target]
-    out: Floats = np.bincount(code, np.nan_to_num(amount), (racks + 1) ** 2).reshape(racks + 1, racks + 1)
-    return out
+    return total(code, np.nan_to_num(amount), (racks + 1) ** 2).reshape(racks + 1, racks + 1)
 
 
 # ---- scopes --------------------------------------------------------------------------------------------------------
@@ -179,18 +182,19 @@ class Sums:
     placed: Floats
     unplaced: Floats
 
-    def ratio(self, floor: float = 0.0) -> Floats:
-        """Crossing of placed; NaN where nothing is placed or it is not more than *floor*."""
+    @property
+    def ratio(self) -> Floats:
+        """Crossing of placed; NaN where nothing is placed."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            out: Floats = np.where((self.placed > floor) & (self.placed > 0), self.crossing / self.placed, np.nan)
+            out: Floats = np.where(self.placed > 0, self.crossing / self.placed, np.nan)
         return out
 
     @property
     def unplaced_ratio(self) -> Floats:
         """Not placed of all; NaN without any."""
-        total = self.placed + self.unplaced
+        every = self.placed + self.unplaced
         with np.errstate(invalid="ignore", divide="ignore"):
-            out: Floats = np.where(total > 0, self.unplaced / total, np.nan)
+            out: Floats = np.where(every > 0, self.unplaced / every, np.nan)
         return out
 
 
@@ -198,10 +202,9 @@ def sums(scopes: Scopes, amount: Floats, crosses: NDArray[np.int8]) -> Sums:
     """Add each scope's pairs up; pairs of unknown bytes add nothing."""
     flow = np.nan_to_num(amount)[scopes.pair]
     answer = crosses[scopes.pair]
-    total = np.bincount(scopes.scope, flow, scopes.count)
-    crossing = np.bincount(scopes.scope, flow * (answer == 1), scopes.count)
-    placed = np.bincount(scopes.scope, flow * (answer >= 0), scopes.count)
-    return Sums(crossing, placed, np.maximum(total - placed, 0.0))
+    crossing, placed, lost = (
+        total(scopes.scope, flow * which, scopes.count) for which in (answer == 1, answer >= 0, answer < 0))
+    return Sums(crossing, placed, lost)
 
 
 # ---- latency -------------------------------------------------------------------------------------------------------
@@ -222,12 +225,12 @@ def worse_end(pairs: Pairs, values: Floats) -> Numbers:
     """
     known = ~np.isnan(values) & (pairs.ends[:, 1] < pairs.nodes)
     count = np.zeros(pairs.nodes + 1)
-    total = np.zeros(pairs.nodes + 1)
+    summed = np.zeros(pairs.nodes + 1)
     for end in (0, 1):
         who = pairs.ends[known, end]
         count += np.bincount(who, minlength=pairs.nodes + 1)
-        total += np.bincount(who, values[known], pairs.nodes + 1)
-    mean = total / np.maximum(count, 1)
+        summed += total(who, values[known], pairs.nodes + 1)
+    mean = summed / np.maximum(count, 1)
     first, second = pairs.ends[:, 0], pairs.ends[:, 1]
     # Of two that are alike, the one with more links: the hub, not the spoke.
     ahead = (mean[second] > mean[first]) | ((mean[second] == mean[first]) & (count[second] > count[first]))

@@ -99,7 +99,8 @@ class Latency:
         many = (together >= INCAST_PEERS) & (together * 2 > links)
         columns = nodes.columns
         columns.put("tcp_jitter_seconds", own, _QUIET)
-        columns.put("tcp_rtt_seconds", np.where(where < 0, np.nan, self._rtt[where] if len(self._rtt) else np.nan), _QUIET)
+        rtt = self._rtt[where] if len(self._rtt) else np.full(count, np.nan)
+        columns.put("tcp_rtt_seconds", np.where(where < 0, np.nan, rtt), _QUIET)
         columns.put("tcp_incast_peers", np.where(links > 0, np.where(many, together, 0), np.nan), _QUIET)
 
     def _risen(self, jitter: Floats, now: float) -> NDArray[np.bool_]:

@@ -73,7 +73,9 @@ class Leaves:
     def stamps(self) -> dict[str, tuple[float, float]]:
         """By leaf: when its ports were read last (our monotonic clock), and how often they are."""
         ports, out = self._ports, {}
-        for name, leaf in self._leaves.items() if ports is not None else ():
+        if ports is None:
+            return {}
+        for name, leaf in self._leaves.items():
             rows = np.array(leaf.rows, np.intp)
             interval = ports.interval[rows]
             known = interval[~np.isnan(interval)]

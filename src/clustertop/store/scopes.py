@@ -87,14 +87,14 @@ class Rows:
         for key in keys:
             if key in self.of:
                 continue
-            row = self._free.pop() if self._free else None
-            if row is None:
-                row = self._table.add(self._owner, key, {})
-                if row is None:
-                    continue
-            else:
+            if self._free:
+                row = self._free.pop()
                 self._table.rename(row, key, {})
                 self._history.forget(self._table.spec.name, np.array([row], np.intp))
+            elif (made := self._table.add(self._owner, key, {})) is not None:
+                row = made
+            else:
+                continue
             self.of[key] = row
 
     def say(self, key: str, attrs: Mapping[str, Attr]) -> None:

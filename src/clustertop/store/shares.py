@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from clustertop.signals.traffic_flows import Scopes
-    from clustertop.store.leaves import LeafPicture
     from clustertop.store.scopes import Scope
+    from clustertop.store.traffic_picture import LeafPicture
 
     Floats = NDArray[np.float64]
     Cell = tuple[float | None, str]
@@ -88,7 +88,8 @@ def decide(scope: Scope, number: int, evidence: Evidence) -> Share:
     """Return everything that is known of one scope; *number* is its place among the evidence's scopes."""
     members = scope.members
     read = int(evidence.read[members].sum())
-    rack = _socket_share(number, evidence.by_rack, evidence, read, traffic.NO_RACK_MAP, bool((evidence.rack >= 0).any()))
+    racked = bool((evidence.rack >= 0).any())
+    rack = _socket_share(number, evidence.by_rack, evidence, read, traffic.NO_RACK_MAP, racked)
     spine = _socket_share(number, evidence.by_spine, evidence, read, traffic.NO_LEAF_MAP, bool(evidence.hangs.any()))
     names, doubt = _leaves_of(scope, evidence)
     ports = {meter: _of_leaves(evidence, names, meter, doubt) for meter in ("uplinks", "fabric")}

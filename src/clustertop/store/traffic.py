@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from clustertop.model import Attr, NodeInfo
     from clustertop.signals.jobs import Jobs
     from clustertop.store.history import History
-    from clustertop.store.leaves import LeafPicture
     from clustertop.store.scopes import Scope
     from clustertop.store.shares import Share
     from clustertop.store.table import Table
+    from clustertop.store.traffic_picture import LeafPicture
     from clustertop.store.view import Freshness
 
     Floats = NDArray[np.float64]
@@ -51,7 +51,7 @@ SOCKETS = "sockets"
 """The probe group of table ``peer``."""
 METERS: Mapping[str, tuple[str, str]] = {
     "sockets": ("TCP sockets of the nodes, measured; does not see RDMA", "both"),
-    "uplinks": ("ports of the leaf switches, measured; sees everything, knows leaves, not racks", traffic.THROUGH_SPINE),
+    "uplinks": ("ports of the leaf switches, measured; sees all bytes, knows leaves, not racks", traffic.THROUGH_SPINE),
     "fabric": ("ports of the leaf switches by a fabric query, measured", traffic.THROUGH_SPINE),
     "nccl": ("channels of the NCCL log times what the NICs sent, estimated", traffic.CROSS_RACK),
     "order": ("ring over the order of ranks, predicted", traffic.CROSS_RACK),
@@ -110,7 +110,7 @@ class Traffic:
         self._keys: list[str] = []
         self._amount = _Mean()
         self._sent, self._nic_sent, self._rdma_sent = _Mean(), _Mean(), _Mean()
-        self._jobs: object = None
+        self._jobs: Jobs | None = None
         self._scopes: list[Scope] = []
         self._entries = traffic_flows.scopes_of(self._pairs, [])
         self._ranks = nccl_ranks.Ranks()
@@ -152,7 +152,8 @@ class Traffic:
         if len(peer) == len(self._peer) and np.array_equal(peer, self._peer) and same:
             return False
         self._keys, self._peer = list(peers.keys), peer
-        before, self._pairs = self._pairs, traffic_flows.pair_up(peers.node[: peers.rows], peer, len(self._nodes))
+        reporter = peers.node[: peers.rows].astype(np.intp)
+        before, self._pairs = self._pairs, traffic_flows.pair_up(reporter, peer, len(self._nodes))
         self._amount.move(_codes(before), _codes(self._pairs))
         self._latency.move(before, self._pairs, self._rack)
         self._crosses_rack = traffic_flows.crosses_rack(self._pairs, self._rack)
@@ -333,10 +334,10 @@ class Traffic:
         self, scope: Scope, share: Share, better: traffic.Ring | None, said: str, read: NDArray[np.bool_]
     ) -> dict[str, Attr]:
         notes = list(share.notes)
-        loose = [self._nodes[node].name for node in scope.members.tolist() if self._rack[node] < 0] if self._racks else []
-        if loose:
+        loose = [self._nodes[node].name for node in scope.members.tolist() if self._rack[node] < 0]
+        if loose and self._racks:
             notes.append(f"in no rack: {', '.join(loose[:STRANGERS])}{' ...' if len(loose) > STRANGERS else ''}")
-        if scope.kind == "fleet" and isinstance(self._jobs, object) and len(getattr(self._jobs, "names", ())) > MOST_JOBS:
+        if scope.kind == "fleet" and self._jobs is not None and len(self._jobs.names) > MOST_JOBS:
             notes.append(f"only the first {MOST_JOBS} jobs have a row")
         return {
             "kind": scope.kind, "name": scope.name, "definition": share.definition, "meter": share.meter,
@@ -379,9 +380,8 @@ class Traffic:
             far = np.where(self._peer == len(self._nodes), np.nan_to_num(sent), 0.0)
             outside = np.flatnonzero(far > 0)
             names, place = np.unique(np.array(self._keys, object)[outside].astype(str), return_inverse=True)
-            for name, value in zip(names.tolist(), np.bincount(place.reshape(-1), far[outside], len(names)).tolist(),
-                                   strict=True):
-                total[name] = value
+            moved = np.bincount(place.reshape(-1), far[outside], len(names))
+            total = dict(zip(names.tolist(), moved.tolist(), strict=True))
         loose = np.flatnonzero(self._rack < 0)
         if len(loose) and self._racks:
             moved = np.bincount(self._pairs.source, np.nan_to_num(amount), len(self._nodes) + 1)
@@ -424,7 +424,7 @@ class Traffic:
 
 
 class _Mean:
-    """A running mean over about :data:`MEAN_SECONDS`. What is unknown now is unknown; it begins with its first value."""
+    """A running mean over about :data:`MEAN_SECONDS`, from its first value on. What is unknown now is unknown."""
 
     def __init__(self) -> None:
         self._value = np.empty(0)

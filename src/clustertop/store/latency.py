@@ -1,4 +1,4 @@
-"""Round trips between nodes, from the kernel's own TCP measurements: per link, per node, and where many rise at once."""
+"""Round trips between nodes by the kernel's TCP measurements: per link, per node, and where many rise at once."""
 
 from __future__ import annotations
 

@@ -95,6 +95,8 @@ _KEEP = {
     "port": ("was_up", "virtual", "never_used"),
     "pcie": ("endpoint", "width_expected_lanes", "width_expected_by"),
     "device": device.TABLE.names,
+    # It is worked out of fresh readings only, and says itself what is unknown and why.
+    "traffic": traffic_table.TABLE.names,
 }
 
 

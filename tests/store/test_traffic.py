@@ -418,7 +418,7 @@ def test_d1_a_ring_over_the_given_order(number: int) -> None:
     assert rig.value("fleet", "predicted_cross_rack_ratio") == share
     assert rig.value("fleet", "share_ratio") is None, "what is predicted is no measured share"
     assert rig.value("fleet", "judged_ratio") is None
-    assert "predicted" in dict((one.name, one.label) for one in rig.traffic.picture.meters)["order"]
+    assert "predicted" in {one.name: one.label for one in rig.traffic.picture.meters}["order"]
     assert rig.attrs("fleet")["better_order"] == ([] if number else ["r1n1", "r1n2", "r2n1", "r2n2"])
 
 

@@ -175,36 +175,40 @@ def scopes_of(pairs: Pairs, members: Sequence[Numbers]) -> Scopes:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Split:
+    """The entries of scopes by what their pairs do: (scope, pair) of those that cross, that stay, that are not placed."""
+
+    count: int
+    crossing: tuple[Numbers, Numbers]
+    staying: tuple[Numbers, Numbers]
+    unplaced: tuple[Numbers, Numbers]
+
+
+def split(scopes: Scopes, crosses: NDArray[np.int8]) -> Split:
+    """Sort the entries of *scopes* by *crosses*, [pairs]; worked out again only when pairs or scopes change."""
+    answer = crosses[scopes.pair]
+    return Split(scopes.count, *((scopes.scope[which], scopes.pair[which])
+                                 for which in (answer == 1, answer == 0, answer < 0)))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Sums:
-    """Per scope, [scopes]: bytes that cross, that are placed, that are not."""
+    """Per scope, [scopes]: bytes that cross, that are placed, that are not; and these of all, NaN where there are none."""
 
     crossing: Floats
     placed: Floats
     unplaced: Floats
-
-    @property
-    def ratio(self) -> Floats:
-        """Crossing of placed; NaN where nothing is placed."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            out: Floats = np.where(self.placed > 0, self.crossing / self.placed, np.nan)
-        return out
-
-    @property
-    def unplaced_ratio(self) -> Floats:
-        """Not placed of all; NaN without any."""
-        every = self.placed + self.unplaced
-        with np.errstate(invalid="ignore", divide="ignore"):
-            out: Floats = np.where(every > 0, self.unplaced / every, np.nan)
-        return out
+    unplaced_ratio: Floats
 
 
-def sums(scopes: Scopes, amount: Floats, crosses: NDArray[np.int8]) -> Sums:
-    """Add each scope's pairs up; pairs of unknown bytes add nothing."""
-    flow = np.nan_to_num(amount)[scopes.pair]
-    answer = crosses[scopes.pair]
-    crossing, placed, lost = (
-        total(scopes.scope, flow * which, scopes.count) for which in (answer == 1, answer >= 0, answer < 0))
-    return Sums(crossing, placed, lost)
+def sums(parts: Split, amount: Floats) -> Sums:
+    """Add each scope's pairs up. *amount* is [pairs]; a pair of unknown bytes is 0 in it."""
+    crossing, staying, lost = (
+        total(scope, amount[pair], parts.count) for scope, pair in (parts.crossing, parts.staying, parts.unplaced))
+    placed = crossing + staying
+    every = placed + lost
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return Sums(crossing, placed, lost, np.where(every > 0, lost / every, np.nan))
 
 
 # ---- latency -------------------------------------------------------------------------------------------------------

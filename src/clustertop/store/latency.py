@@ -40,18 +40,20 @@ class Latency:
         self._nodes = nodes
         self._rtt = self._jitter = np.empty(0)
         self._usual = np.empty(0)
+        self._codes: NDArray[np.intp] = np.empty(0, np.intp)
+        self._by_scope: dict[str, Floats] = {}
         self._at = float("-inf")
         self._across: NDArray[np.int8] = np.empty(0, np.int8)
         self._members: list[NDArray[np.intp]] = []
         self.worst_peer: NDArray[np.intp] = np.full(nodes, -1, np.intp)
 
-    def move(self, before: Pairs, after: Pairs, rack: NDArray[np.intp]) -> None:
+    def move(self, after: Pairs, rack: NDArray[np.intp]) -> None:
         """The links are others now; what is usual on those that stay is kept. *rack* is [nodes]."""
         old, self._usual = self._usual, np.full(len(after.ends), np.nan)
-        codes = [one.ends[:, 0] * (one.nodes + 1) + one.ends[:, 1] for one in (before, after)]
-        if len(old) == len(codes[0]) and len(old):
-            place = np.minimum(np.searchsorted(codes[0], codes[1]), len(old) - 1)
-            same = codes[0][place] == codes[1]
+        was, self._codes = self._codes, after.ends[:, 0] * (after.nodes + 1) + after.ends[:, 1]
+        if len(old) == len(was) and len(old):
+            place = np.minimum(np.searchsorted(was, self._codes), len(old) - 1)
+            same = was[place] == self._codes
             self._usual[same] = old[place[same]]
         placed = np.append(rack, -1)[after.ends]
         self._across = np.where((placed < 0).any(axis=1), -1, placed[:, 0] != placed[:, 1]).astype(np.int8)
@@ -102,6 +104,7 @@ class Latency:
         rtt = self._rtt[where] if len(self._rtt) else np.full(count, np.nan)
         columns.put("tcp_rtt_seconds", np.where(where < 0, np.nan, rtt), _QUIET)
         columns.put("tcp_incast_peers", np.where(links > 0, np.where(many, together, 0), np.nan), _QUIET)
+        self._medians()
 
     def _risen(self, jitter: Floats, now: float) -> NDArray[np.bool_]:
         """[links] whether the jitter is far above what is usual there."""
@@ -114,9 +117,7 @@ class Latency:
         self._usual = np.where(np.isnan(jitter), usual, usual + part * (jitter - usual))
         return risen
 
-    def by_scope(self) -> Mapping[str, Floats]:
-        """By column of table ``traffic``: [scopes] the median over the links of each, within racks and across."""
-        out: dict[str, Floats] = {}
+    def _medians(self) -> None:
         for name, values in (("rtt", self._rtt), ("jitter", self._jitter)):
             for word, crosses in (("within", 0), ("across", 1)):
                 column = np.full(len(self._members), np.nan)
@@ -124,16 +125,19 @@ class Latency:
                 for number, mine in enumerate(self._members):
                     known = values[mine[there[mine]]]
                     if len(known):
-                        column[number] = np.median(known)
-                out[f"{name}_{word}_seconds"] = column
-        return out
+                        column[number] = np.partition(known, len(known) // 2)[len(known) // 2]
+                self._by_scope[f"{name}_{word}_seconds"] = column
 
-    def of(self, source: int, target: int, pairs: Pairs) -> tuple[float | None, float | None]:
+    def by_scope(self) -> Mapping[str, Floats]:
+        """By column of table ``traffic``: [scopes] the median over the links of each, within racks and across."""
+        return {name: column for name, column in self._by_scope.items() if len(column) == len(self._members)}
+
+    def of(self, source: int, target: int) -> tuple[float | None, float | None]:
         """(round trip, jitter) between two nodes; None: not known."""
         low, high = min(source, target), max(source, target)
-        codes = pairs.ends[:, 0] * (pairs.nodes + 1) + pairs.ends[:, 1]
-        place = int(np.searchsorted(codes, low * (pairs.nodes + 1) + high))
-        if place >= len(codes) or codes[place] != low * (pairs.nodes + 1) + high:
+        code = low * (self._nodes + 1) + high
+        place = int(np.searchsorted(self._codes, code))
+        if place >= len(self._codes) or self._codes[place] != code:
             return None, None
         rtt, jitter = float(self._rtt[place]), float(self._jitter[place])
         return (None if rtt != rtt else rtt), (None if jitter != jitter else jitter)

@@ -47,7 +47,8 @@ class Leaves:
             owners: whom its rows belong to.
             names: leaves that the map knows, read or not.
         """
-        self._ports, self._owners, self._names = ports, owners, tuple(names)
+        self._ports, self._owners = ports, owners
+        self._unread = {name: _unread(name) for name in sorted(names)}
         self._listed = -1
         self._leaves: dict[str, _Leaf] = {}
 
@@ -55,12 +56,12 @@ class Leaves:
         """Return every leaf, by name."""
         ports = self._ports
         if ports is None or not ports.rows:
-            return tuple(_unread(name) for name in sorted(self._names))
+            return tuple(self._unread.values())
         if self._listed != ports.listed:
             self._listed = ports.listed
             self._join(ports)
         fresh = ports.fresh(now, freshness)
-        out = {name: _unread(name) for name in self._names}
+        out = dict(self._unread)
         for name, leaf in self._leaves.items():
             rows = np.array(leaf.rows, np.intp)
             mark = (ports.reads[rows].tobytes(), fresh[rows].tobytes(), self._listed)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from clustertop.signals import traffic
 from clustertop.signals.coverage import LEAST_COVERAGE
-from clustertop.signals.traffic_flows import Sums, sums
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from clustertop.signals.traffic_flows import Scopes
+    from clustertop.signals.traffic_flows import Sums
     from clustertop.store.scopes import Scope
     from clustertop.store.traffic_picture import LeafPicture
 
@@ -48,15 +47,43 @@ class Share:
     notes: tuple[str, ...]
 
 
+class Hangs:
+    """Who hangs on which leaf, as the map says."""
+
+    def __init__(self, matrix: NDArray[np.bool_], names: Sequence[str]) -> None:
+        """*matrix* is [nodes, leaves], *names* those of the leaves."""
+        self.matrix, self.names = matrix, tuple(names)
+        self.known = bool(matrix.any())
+        self._of: dict[int, tuple[tuple[str, ...], str]] = {}
+
+    def of(self, scope: Scope) -> tuple[tuple[str, ...], str]:
+        """The leaves whose ports carry only the scope's bytes, or none and why."""
+        found = self._of.get(id(scope))
+        if found is None:
+            found = self._of[id(scope)] = self._find(scope.members)
+        return found
+
+    def forget(self) -> None:
+        """The scopes are others now."""
+        self._of.clear()
+
+    def _find(self, members: NDArray[np.intp]) -> tuple[tuple[str, ...], str]:
+        theirs = self.matrix[members]
+        mine = theirs.any(axis=0)
+        if not mine.any() or not theirs.any(axis=1).all():
+            return (), traffic.NO_LEAF_MAP
+        if (self.matrix.sum(axis=0)[mine] != theirs.sum(axis=0)[mine]).any():
+            return (), SHARED_LEAVES
+        return tuple(self.names[place] for place in np.flatnonzero(mine).tolist()), ""
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Evidence:
     """What all meters say at one moment."""
 
-    scopes: Scopes
-    amount: Floats
-    """[pairs] bytes per second by sockets."""
-    crosses_rack: NDArray[np.int8]
-    crosses_spine: NDArray[np.int8]
+    by_rack: Sums
+    by_spine: Sums
+    """Bytes per second by sockets, each once, by where they cross."""
     sent: Floats
     """[nodes] by sockets, to whomever; NaN where they are not read."""
     nic_sent: Floats
@@ -65,33 +92,27 @@ class Evidence:
     """[nodes] of these, the part that goes past the kernel."""
     read: NDArray[np.bool_]
     """[nodes]"""
-    hangs: NDArray[np.bool_]
-    """[nodes, leaves of the map]"""
-    leaf_names: Sequence[str]
+    hangs: Hangs
     leaves: Mapping[str, LeafPicture]
     nccl: Sequence[tuple[int, int, float]]
     """(node, node or -1, bytes per second), estimated."""
     rack: NDArray[np.intp]
     """[nodes] negative: in no rack."""
+    racked: bool
+    """Whether there is a rack map at all."""
     floor: float
     """Bytes per second under which there is no share."""
-    by_rack: Sums = field(init=False)
-    by_spine: Sums = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Add every scope's flows up."""
-        object.__setattr__(self, "by_rack", sums(self.scopes, self.amount, self.crosses_rack))
-        object.__setattr__(self, "by_spine", sums(self.scopes, self.amount, self.crosses_spine))
-
 
 def decide(scope: Scope, number: int, evidence: Evidence) -> Share:
     """Return everything that is known of one scope; *number* is its place among the evidence's scopes."""
     members = scope.members
     read = int(evidence.read[members].sum())
-    racked = bool((evidence.rack >= 0).any())
-    rack = _socket_share(number, evidence.by_rack, evidence, read, traffic.NO_RACK_MAP, racked)
-    spine = _socket_share(number, evidence.by_spine, evidence, read, traffic.NO_LEAF_MAP, bool(evidence.hangs.any()))
-    names, doubt = _leaves_of(scope, evidence)
+    rack = _socket_share(number, evidence.by_rack, evidence, read, traffic.NO_RACK_MAP, evidence.racked)
+    spine = _socket_share(number, evidence.by_spine, evidence, read, traffic.NO_LEAF_MAP, evidence.hangs.known)
+    if scope.kind == "fleet":
+        names, doubt = tuple(evidence.leaves), "" if evidence.leaves else NO_LEAF_READ
+    else:
+        names, doubt = evidence.hangs.of(scope)
     ports = {meter: _of_leaves(evidence, names, meter, doubt) for meter in ("uplinks", "fabric")}
     nccl = _estimated(scope, evidence)
     notes: list[str] = []
@@ -142,20 +163,6 @@ def _socket_share(number: int, by: Sums, evidence: Evidence, read: int, no_map: 
     return float(by.crossing[number]) / placed, ""
 
 
-def _leaves_of(scope: Scope, evidence: Evidence) -> tuple[list[str], str]:
-    """The leaves whose ports carry this scope's bytes and nobody else's, or why there are none."""
-    if scope.kind == "fleet":
-        return list(evidence.leaves), "" if evidence.leaves else NO_LEAF_READ
-    mine = evidence.hangs[scope.members].any(axis=0)
-    if not mine.any() or not evidence.hangs[scope.members].any(axis=1).all():
-        return [], traffic.NO_LEAF_MAP
-    others = evidence.hangs.copy()
-    others[scope.members] = False
-    if (others.any(axis=0) & mine).any():
-        return [], SHARED_LEAVES
-    return [evidence.leaf_names[place] for place in np.flatnonzero(mine).tolist()], ""
-
-
 def _of_leaves(evidence: Evidence, names: Sequence[str], meter: str, doubt: str) -> tuple[float | None, str, float]:
     """(share, why, bytes out of the uplinks) of leaves together by one meter."""
     if doubt:
@@ -175,7 +182,7 @@ def _of_leaves(evidence: Evidence, names: Sequence[str], meter: str, doubt: str)
 def _estimated(scope: Scope, evidence: Evidence) -> Cell:
     if not evidence.nccl:
         return None, NO_LOG
-    if not (evidence.rack >= 0).any():
+    if not evidence.racked:
         return None, traffic.NO_RACK_MAP
     inside = set(scope.members.tolist())
     crossing = placed = 0.0

@@ -7,6 +7,7 @@ definition; what is not measured is unknown and says why.
 from __future__ import annotations
 
 import math
+from operator import is_
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,7 @@ from clustertop.store.latency import Latency
 from clustertop.store.leaves import Leaves
 from clustertop.store.nics import Nics
 from clustertop.store.scopes import MOST_JOBS, Rows, scopes
-from clustertop.store.shares import Evidence, decide
+from clustertop.store.shares import Evidence, Hangs, decide
 from clustertop.store.traffic_picture import NO_METER, NO_RACKS, Meter, Talker, TrafficPicture
 
 if TYPE_CHECKING:
@@ -43,7 +44,11 @@ MEAN_SECONDS = 15.0
 """Bytes are a running mean over about so long: a collective is a burst, and meters are read at different moments."""
 JOIN_SECONDS = 5.0
 """Least time between two joins of a large table of peers to its nodes; those that are new wait as long."""
+SLOW_SECONDS = 5.0
+"""Of a large table, time between two workings-out of latency and of who talks most."""
 LARGE = 20_000
+LARGE_SECONDS = 2.0
+"""Rows of a large table of peers, and time between two workings-out of such a one."""
 TALKERS = 50
 STRANGERS = 20
 """Most that are listed."""
@@ -95,12 +100,14 @@ class Traffic:
         self._rack_of = {node.name: node.rack for node in self._nodes if node.rack}
         hung = dict(leaves) if leaves is not None else {
             node.name: frozenset({node.leaf}) for node in self._nodes if node.leaf}
-        self._leaf_names = tuple(sorted({leaf for mine in hung.values() for leaf in mine}))
-        self._hangs = np.zeros((count, len(self._leaf_names)), np.bool_)
+        leaf_names = tuple(sorted({leaf for mine in hung.values() for leaf in mine}))
+        column = {leaf: number for number, leaf in enumerate(leaf_names)}
+        matrix = np.zeros((count, len(leaf_names)), np.bool_)
         for number, node in enumerate(self._nodes):
             for leaf in hung.get(node.name, ()):
-                self._hangs[number, self._leaf_names.index(leaf)] = True
-        self._leaves = Leaves(tables.get("uplink"), everybody, self._leaf_names)
+                matrix[number, column[leaf]] = True
+        self._hangs = Hangs(matrix, leaf_names)
+        self._leaves = Leaves(tables.get("uplink"), everybody, leaf_names)
         self._nics = Nics(tables, count)
         self._latency = Latency(count)
         self._pairs = traffic_flows.pair_up(np.empty(0, np.intp), np.empty(0, np.intp), count)
@@ -112,11 +119,16 @@ class Traffic:
         self._sent, self._nic_sent, self._rdma_sent = _Mean(), _Mean(), _Mean()
         self._jobs: Jobs | None = None
         self._scopes: list[Scope] = []
-        self._entries = traffic_flows.scopes_of(self._pairs, [])
+        entries = traffic_flows.scopes_of(self._pairs, [])
+        self._crosses_rack = self._crosses_spine = np.empty(0, np.int8)
+        self._by_rack = self._by_spine = traffic_flows.split(entries, self._crosses_rack)
         self._ranks = nccl_ranks.Ranks()
         self._ranks_mark: object = None
         self._rings: dict[str, tuple[traffic.Ring | None, traffic.Ring | None, str]] = {}
         self._mark: object = None
+        self._seen: tuple[LeafPicture, ...] = ()
+        self._at = self._slow_at = float("-inf")
+        self._listed: tuple[tuple[Talker, ...], tuple[tuple[str, float], ...]] = (), ()
         self._socket_rows: tuple[int, NDArray[np.intp]] = (-1, np.empty(0, np.intp))
         self.picture = TrafficPicture()
 
@@ -131,10 +143,12 @@ class Traffic:
         fresh = peers.fresh(now, self._freshness) & peers.present[: peers.rows] if peers is not None else None
         mark = (
             None if peers is None or fresh is None else (int(peers.reads[: peers.rows].sum()), int(fresh.sum())),
-            tuple(map(id, leaves)), None if nccl is None else (int(nccl.reads[: nccl.rows].sum()), nccl.listed))
-        if mark == self._mark and not (moved or scoped):
+            None if nccl is None else (int(nccl.reads[: nccl.rows].sum()), nccl.listed))
+        same = len(leaves) == len(self._seen) and all(map(is_, leaves, self._seen))
+        large = len(self._keys) >= LARGE
+        if not (moved or scoped) and (mark == self._mark and same or (large and now - self._at < LARGE_SECONDS - 0.05)):
             return
-        self._mark = mark
+        self._mark, self._seen, self._at = mark, leaves, now
         self._rank(nccl, changed=scoped)
         self._fill(now, peers, fresh, leaves)
 
@@ -155,22 +169,22 @@ class Traffic:
         reporter = peers.node[: peers.rows].astype(np.intp)
         before, self._pairs = self._pairs, traffic_flows.pair_up(reporter, peer, len(self._nodes))
         self._amount.move(_codes(before), _codes(self._pairs))
-        self._latency.move(before, self._pairs, self._rack)
+        self._latency.move(self._pairs, self._rack)
         self._crosses_rack = traffic_flows.crosses_rack(self._pairs, self._rack)
-        self._crosses_spine = traffic_flows.crosses_spine(self._pairs, self._hangs)
+        self._crosses_spine = traffic_flows.crosses_spine(self._pairs, self._hangs.matrix)
         return True
-
-    _crosses_rack: NDArray[np.int8] = np.empty(0, np.int8)
-    _crosses_spine: NDArray[np.int8] = np.empty(0, np.int8)
 
     def _scope(self, jobs: Jobs, *, moved: bool) -> bool:
         changed = jobs is not self._jobs
         if changed:
             self._jobs = jobs
             self._scopes = scopes(self._nodes, jobs)
+            self._hangs.forget()
         if changed or moved:
             members = [one.members for one in self._scopes]
-            self._entries = traffic_flows.scopes_of(self._pairs, members)
+            entries = traffic_flows.scopes_of(self._pairs, members)
+            self._by_rack = traffic_flows.split(entries, self._crosses_rack)
+            self._by_spine = traffic_flows.split(entries, self._crosses_spine)
             self._latency.scope(members, self._pairs)
         return changed
 
@@ -232,17 +246,23 @@ class Traffic:
             np.nan_to_num(sent[self._pairs.rows]), count)[:count], np.nan)
         total, past = self._nics.sent(now, self._freshness)
         nic = self._nic_sent.update(total, now)
+        flow = np.nan_to_num(amount)
         evidence = Evidence(
-            self._entries, amount, self._crosses_rack, self._crosses_spine, self._sent.update(by_node, now), nic,
-            self._rdma_sent.update(past, now), read, self._hangs, self._leaf_names, {one.name: one for one in leaves},
-            self._nccl_flows(nic), self._rack, FLOOR_BYTES_PER_SECOND)
+            traffic_flows.sums(self._by_rack, flow), traffic_flows.sums(self._by_spine, flow),
+            self._sent.update(by_node, now), nic, self._rdma_sent.update(past, now), read, self._hangs,
+            {one.name: one for one in leaves}, self._nccl_flows(nic), self._rack, bool(self._racks),
+            FLOOR_BYTES_PER_SECOND)
         self._rows.keep([one.key for one in self._scopes] + [f"leaf/{one.name}" for one in leaves])
         found = [decide(one, number, evidence) for number, one in enumerate(self._scopes)]
-        if peers is not None:
+        slow = now - self._slow_at >= SLOW_SECONDS - 0.05 or len(self._keys) < LARGE
+        if slow:
+            self._slow_at = now
+            self._listed = self._talkers(flow), self._strangers(flow, peers, sent)
+        if peers is not None and slow:
             self._latency.derive(peers, sent, received, self._pairs, self._tables["node"], now)
         latency = self._latency.by_scope()
         self._write(now, found, latency, leaves, read)
-        self._draw(now, amount, read, found, leaves, peers, sent)
+        self._draw(now, flow, read, leaves)
 
     def _nccl_flows(self, nic: Floats) -> list[tuple[int, int, float]]:
         """(node, node or -1, bytes): what the NICs sent, spread over the channels; an estimate."""
@@ -334,7 +354,7 @@ class Traffic:
         self, scope: Scope, share: Share, better: traffic.Ring | None, said: str, read: NDArray[np.bool_]
     ) -> dict[str, Attr]:
         notes = list(share.notes)
-        loose = [self._nodes[node].name for node in scope.members.tolist() if self._rack[node] < 0]
+        loose = [self._nodes[node].name for node in scope.members[self._rack[scope.members] < 0].tolist()]
         if loose and self._racks:
             notes.append(f"in no rack: {', '.join(loose[:STRANGERS])}{' ...' if len(loose) > STRANGERS else ''}")
         if scope.kind == "fleet" and self._jobs is not None and len(self._jobs.names) > MOST_JOBS:
@@ -347,8 +367,7 @@ class Traffic:
             "better": f"{better.crossing} of {better.hops} hops would cross" if better else ""}
 
     def _draw(
-        self, now: float, amount: Floats, read: NDArray[np.bool_], found: list[Share],
-        leaves: tuple[LeafPicture, ...], peers: Table | None, sent: Floats,
+        self, now: float, amount: Floats, read: NDArray[np.bool_], leaves: tuple[LeafPicture, ...]
     ) -> None:
         racks = len(self._racks)
         whole = traffic_flows.rack_matrix(self._pairs, amount, self._rack, racks)
@@ -359,16 +378,16 @@ class Traffic:
         unplaced = np.where(told > 0, whole[:racks, racks] + whole[racks, :racks], np.nan)
         self.picture = TrafficPicture(
             now, self._sentences(leaves, read), self._racks, np.where(seen, whole[:racks, :racks], np.nan), unplaced,
-            nodes, told, self._talkers(amount), self._strangers(amount, peers, sent), self._meters(leaves, read, found),
-            leaves, dict(self._rows.of), self._latency.worst_peer)
+            nodes, told, *self._listed, self._meters(leaves, read), leaves, dict(self._rows.of),
+            self._latency.worst_peer)
 
     def _talkers(self, amount: Floats) -> tuple[Talker, ...]:
-        worth = np.where(self._crosses_rack == 1, np.nan_to_num(amount), 0.0)
+        worth = np.where(self._crosses_rack == 1, amount, 0.0)
         order = _top(worth, TALKERS)
         out = []
         for pair in order.tolist():
             source, target = int(self._pairs.source[pair]), int(self._pairs.target[pair])
-            rtt, jitter = self._latency.of(source, target, self._pairs)
+            rtt, jitter = self._latency.of(source, target)
             out.append(Talker(source, target, self._nodes[source].rack, self._nodes[target].rack, float(worth[pair]),
                               rtt, jitter))
         return tuple(out)
@@ -380,18 +399,16 @@ class Traffic:
             far = np.where(self._peer == len(self._nodes), np.nan_to_num(sent), 0.0)
             outside = np.flatnonzero(far > 0)
             names, place = np.unique(np.array(self._keys, object)[outside].astype(str), return_inverse=True)
-            moved = np.bincount(place.reshape(-1), far[outside], len(names))
-            total = dict(zip(names.tolist(), moved.tolist(), strict=True))
+            each = traffic_flows.total(place.reshape(-1), far[outside], len(names))
+            total = dict(zip(names.tolist(), each.tolist(), strict=True))
         loose = np.flatnonzero(self._rack < 0)
         if len(loose) and self._racks:
-            moved = np.bincount(self._pairs.source, np.nan_to_num(amount), len(self._nodes) + 1)
-            moved += np.bincount(self._pairs.target, np.nan_to_num(amount), len(self._nodes) + 1)
+            moved = traffic_flows.total(self._pairs.source, amount, len(self._nodes) + 1)
+            moved += traffic_flows.total(self._pairs.target, amount, len(self._nodes) + 1)
             total.update((self._nodes[node].name, float(moved[node])) for node in loose.tolist() if moved[node] > 0)
         return tuple(sorted(total.items(), key=lambda one: (-one[1], one[0]))[:STRANGERS])
 
-    def _meters(
-        self, leaves: tuple[LeafPicture, ...], read: NDArray[np.bool_], found: list[Share]
-    ) -> tuple[Meter, ...]:
+    def _meters(self, leaves: tuple[LeafPicture, ...], read: NDArray[np.bool_]) -> tuple[Meter, ...]:
         count = len(self._nodes)
         out = []
         for name, (label, definition) in METERS.items():

@@ -59,7 +59,10 @@ class Rig:
         self.now = 1000.0
         self.jobs = job_words.nothing(len(self.nodes))
         self.traffic = Traffic(self.nodes, self.tables, self.history, Freshness(), owners=self.owners,
-                               addresses=lambda: self.addresses, **options)
+                               places=self._places, **options)
+
+    def _places(self) -> np.ndarray:
+        return np.array([self.addresses.get(key, -1) for key in self.tables["peer"].keys], np.intp)
 
     def address(self, name: str) -> str:
         """Of a node by its name; what is none is an address already."""

@@ -193,7 +193,7 @@ def split(scopes: Scopes, crosses: NDArray[np.int8]) -> Split:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Sums:
-    """Per scope, [scopes]: bytes that cross, that are placed, that are not; and these of all, NaN where there are none."""
+    """Per scope, [scopes]: bytes that cross, that are placed, that are not, and these of all (NaN without any)."""
 
     crossing: Floats
     placed: Floats

@@ -61,7 +61,7 @@ METERS: Mapping[str, tuple[str, str]] = {
     "nccl": ("channels of the NCCL log times what the NICs sent, estimated", traffic.CROSS_RACK),
     "order": ("ring over the order of ranks, predicted", traffic.CROSS_RACK),
 }
-_NO_ADDRESSES: Mapping[str, int] = {}
+_NOWHERE = np.empty(0, np.intp)
 
 
 class Traffic:
@@ -70,7 +70,7 @@ class Traffic:
     def __init__(
         self, nodes: Sequence[NodeInfo], tables: Mapping[str, Table], history: History, freshness: Freshness, *,
         owners: Sequence[NodeInfo] | None = None, owner: int | None = None,
-        addresses: Callable[[], Mapping[str, int]] = lambda: _NO_ADDRESSES,
+        places: Callable[[], NDArray[np.intp]] = lambda: _NOWHERE,
         leaves: Mapping[str, frozenset[str]] | None = None, orders: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         """Begin.
@@ -82,14 +82,15 @@ class Traffic:
             freshness: when a reading is old.
             owners: whom rows belong to, the nodes first; None: the nodes only.
             owner: number of the owner of the rows of table ``traffic``; None: the last one.
-            addresses: gives address to node, the same object for as long as nothing changes.
+            places: gives [rows of table ``peer``] the number of the peer's node, negative where it is none; the same
+                object for as long as nothing changes.
             leaves: node to the leaves that it hangs on; None: as the inventory says.
             orders: scope (``job/4711``, ``group/a``, ``fleet``) to its nodes in the order of ranks, where something
                 else than NCCL's log says it.
         """
         self._nodes, self._tables, self._freshness = tuple(nodes), tables, freshness
         everybody = tuple(owners or nodes)
-        self._addresses, self._orders = addresses, dict(orders or {})
+        self._places, self._orders = places, dict(orders or {})
         self._table = tables["traffic"]
         self._rows = Rows(self._table, len(everybody) - 1 if owner is None else owner, history)
         count = len(self._nodes)
@@ -112,8 +113,7 @@ class Traffic:
         self._latency = Latency(count)
         self._pairs = traffic_flows.pair_up(np.empty(0, np.intp), np.empty(0, np.intp), count)
         self._joined = float("-inf")
-        self._join_mark: tuple[object, ...] = ()
-        self._peer = np.empty(0, np.intp)
+        self._place = self._peer = _NOWHERE
         self._keys: list[str] = []
         self._amount = _Mean()
         self._sent, self._nic_sent, self._rdma_sent = _Mean(), _Mean(), _Mean()
@@ -146,7 +146,8 @@ class Traffic:
             None if nccl is None else (int(nccl.reads[: nccl.rows].sum()), nccl.listed))
         same = len(leaves) == len(self._seen) and all(map(is_, leaves, self._seen))
         large = len(self._keys) >= LARGE
-        if not (moved or scoped) and (mark == self._mark and same or (large and now - self._at < LARGE_SECONDS - 0.05)):
+        if not (moved or scoped) and (
+                (mark == self._mark and same) or (large and now - self._at < LARGE_SECONDS - 0.05)):
             return
         self._mark, self._seen, self._at = mark, leaves, now
         self._rank(nccl, changed=scoped)
@@ -154,20 +155,19 @@ class Traffic:
 
     def _join(self, peers: Table, now: float) -> bool:
         """Find the nodes behind the peers' addresses; returns whether the pairs are others now."""
-        mapping = self._addresses()
-        mark = (peers.listed, mapping)
-        if mark[0] == (self._join_mark or (None,))[0] and mapping is self._join_mark[1]:
-            return False
         same = peers.keys[: len(self._keys)] == self._keys
-        if same and peers.rows > LARGE and now - self._joined < JOIN_SECONDS and mapping is self._join_mark[1]:
+        if same and peers.rows > LARGE and now - self._joined < JOIN_SECONDS:
             return False
-        self._join_mark, self._joined = mark, now
-        peer = np.fromiter((mapping.get(key, len(self._nodes)) for key in peers.keys), np.intp, peers.rows)
-        if len(peer) == len(self._peer) and np.array_equal(peer, self._peer) and same:
+        places = self._places()[: peers.rows]
+        if places is self._place and same and len(self._keys) == peers.rows:
+            return False
+        self._joined, self._place, count = now, places, len(self._nodes)
+        peer = np.full(peers.rows, count, np.intp)
+        peer[: len(places)] = np.where(places < 0, count, places)
+        if same and len(peer) == len(self._peer) and np.array_equal(peer, self._peer):
             return False
         self._keys, self._peer = list(peers.keys), peer
-        reporter = peers.node[: peers.rows].astype(np.intp)
-        before, self._pairs = self._pairs, traffic_flows.pair_up(reporter, peer, len(self._nodes))
+        before, self._pairs = self._pairs, traffic_flows.pair_up(peers.node[: peers.rows].astype(np.intp), peer, count)
         self._amount.move(_codes(before), _codes(self._pairs))
         self._latency.move(self._pairs, self._rack)
         self._crosses_rack = traffic_flows.crosses_rack(self._pairs, self._rack)

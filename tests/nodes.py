@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from clustertop.store.view import FleetView, TableView
 
 GROUP_OF = {"gpu": "gpu", "process": "gpu", "pcie": "pcie", "port": "rdma", "node": "host", "net": "host", "link": "net",
-            "disk": "disk", "screen": "screen", "pdu": "pdu", "bmc": "bmc", "psu": "bmc", "sensor": "bmc"}
+            "disk": "disk", "screen": "screen", "pdu": "pdu", "bmc": "bmc", "psu": "bmc", "sensor": "bmc",
+            "peer": "sockets"}
 ZERO = 1000.0
 """Our monotonic clock when a fleet begins."""
 

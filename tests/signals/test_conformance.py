@@ -147,6 +147,7 @@ ATTRS: dict[str, dict[str, dict[str, Any]]] = {
     "disk": {"/": {"place": "/", "device": "/dev/md0", "type": "ext4", "read_only": False},
              "/scratch": {"place": "/scratch", "device": "/dev/md1", "type": "xfs", "read_only": True}},
     "screen": {"": {"host": "gpu001", "monitors": ["nvtop 1"]}},
+    "peer": {"10.0.0.2": {"since": 400.0}, "fd00::2": {"since": 402.5}, "*": {"since": 410.0}},
 }
 
 

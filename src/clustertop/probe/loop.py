@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
     from .frames import Attr
 
-GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen")
-INTERVALS = {"gpu": 2.0, "pcie": 10.0, "rdma": 2.0, "host": 2.0, "net": 10.0, "disk": 10.0, "screen": 60.0}
+GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen", "sockets")
+INTERVALS = {
+    "gpu": 2.0, "pcie": 10.0, "rdma": 2.0, "host": 2.0, "net": 10.0, "disk": 10.0, "screen": 60.0, "sockets": 2.0,
+}  # fmt: skip
 DEADLINES = {"screen": 10.0}
 ALONE = frozenset({"screen"})
 """Groups that no frame waits for: what they read seldom may take seconds."""
@@ -36,7 +38,7 @@ FIRST_SECONDS = 0.3
 """The first frame waits this long for groups that have not read yet."""
 SPREAD_SECONDS = 0.01
 """Groups read one after the other: threads that wake together spend their time taking turns."""
-LATER_SECONDS = {"gpu": 0.05, "net": 0.5, "disk": 0.5, "screen": 0.5}
+LATER_SECONDS = {"gpu": 0.05, "net": 0.5, "disk": 0.5, "screen": 0.5, "sockets": 0.5}
 """When the first readings come: compiling pynvml stops every other thread for a while, and what is read seldom is not
 worth waiting for with the first frame."""
 LAG_SECONDS = 0.3
@@ -235,8 +237,12 @@ class Runner(object):
         self._done()
 
     def _stretch(self, cost: float) -> None:
-        """A reading may cost a quarter of its interval; where it costs more, it is made less often."""
-        wanted = max(self.interval, 4.0 * min(cost, self.deadline))
+        """A reading may cost a quarter of its interval; where it costs more, it is made less often.
+
+        A reader that counts its own cost says so itself: ``least_seconds``.
+        """
+        least = getattr(self.reader, "least_seconds", 0.0)
+        wanted = max(self.interval, 4.0 * min(cost, self.deadline), least)
         if wanted < self.effective:
             wanted = max(wanted, self.effective / 2.0)
         self.effective = wanted
@@ -321,7 +327,7 @@ class Probe(object):
     Keys of *args*, all optional: ``nonce``, ``root``, ``nvml`` (path of a library), ``groups``, ``intervals``
     or ``every`` and ``deadlines`` (seconds by group), ``stable`` (files below ``root`` are never replaced),
     ``full_every`` (seconds), ``max_line`` (bytes), ``per_poll`` and ``released`` (of the GPUs), ``statistics``
-    (names of what network drivers count, ``#`` for any number).
+    (names of what network drivers count, ``#`` for any number), ``sockets`` (ways of reading sockets, best first).
     """
 
     def __init__(self, args: "Dict[str, Any]") -> None:
@@ -537,6 +543,10 @@ def _reader(name: str, args: "Dict[str, Any]", call: Call) -> "Any":
         from .net import Net  # in this thread: what it needs to talk to the kernel is not needed for the first frame
 
         return Net(Tree(root, call), call, [str(one) for one in args.get("statistics") or ()])
+    if name == "sockets":
+        from .sockets import Sockets
+
+        return Sockets(Tree(root, call), call, args.get("sockets"))
     return {"rdma": Rdma, "host": Host}[name](Tree(root, call, _keep(), stable))
 
 

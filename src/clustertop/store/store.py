@@ -18,6 +18,7 @@ from clustertop.signals import (
     link,
     pcie,
     pdu,
+    peer,
     rdma,
     screen,
     traffic_table,
@@ -31,6 +32,7 @@ from clustertop.store.layout import runs_index
 from clustertop.store.links import Links
 from clustertop.store.owners import Owners
 from clustertop.store.paths import PciePaths
+from clustertop.store.peers import Addresses, Starts
 from clustertop.store.ports import Ports, judge_nodes
 from clustertop.store.table import GRACE_SECONDS, Table
 from clustertop.store.traffic import Traffic
@@ -53,6 +55,7 @@ LABELS = {
     "net": host.net_label, "process": gpu.process_label, "link": link.label, "disk": disk.label,
     "screen": screen.label, "device": device.label, "pdu": pdu.label, "bmc": bmc.label, "psu": bmc.psu_label,
     "sensor": bmc.sensor_label, "feed": feed.label, "uplink": uplink.label, "traffic": traffic_table.label,
+    "peer": peer.label,
 }
 SPECS = (
     host.NODE, host.GROUP, gpu.TABLE, pcie.TABLE, rdma.TABLE, host.NET, gpu.PROCESS, link.TABLE, disk.TABLE,
@@ -60,9 +63,10 @@ SPECS = (
     pdu.TABLE, bmc.TABLE, bmc.PSU, bmc.SENSOR,
     feed.TABLE,
     uplink.TABLE,
+    peer.TABLE,
     traffic_table.TABLE,
 )
-GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen", "bmc")
+GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen", "bmc", "sockets")
 DEVICE_GROUPS = ("pdu", "bmc", "switch", "fabric")
 """Groups of which devices tell."""
 SETTLE_SECONDS = 300.0
@@ -175,7 +179,11 @@ class Store:
         self._ports = Ports(self.tables["port"])
         self._links = Links(self.tables["link"], self.tables["port"])
         self._devices = Devices(self.tables["device"], self.owners)
+        self._starts = Starts(self.tables["peer"])
+        self.addresses = Addresses(self.tables["link"], self.tables["peer"])
+        """Whose the peers' addresses are."""
         self._traffic = Traffic(self.nodes, self.tables, self.history, self._freshness, owners=self.owners.all,
+                                places=self.addresses.of_peers,
                                 leaves=leaves, orders=orders)
         self._jobs = JobIndex(*(self.tables[name] for name in ("node", "gpu", "process")))
         self._tables_of = {
@@ -345,6 +353,8 @@ class Store:
             else:
                 complete &= table_name not in part.tb
                 continue
+            if full and table_name == "peer":
+                self._starts.listed(number, part.t)
             if moved and part.st == "ok":
                 table.stamp(number, read_at, part.t, part.iv)
         if name == "gpu":

@@ -49,8 +49,19 @@ class Table:
     ``raw`` holds what the nodes sent; ``columns.values`` what it means: scaled, in range, with derived columns.
     """
 
-    def __init__(self, spec: TableSpec, label: Labeller) -> None:
+    def __init__(self, spec: TableSpec, label: Labeller, *, reuse: bool = False) -> None:
+        """Make an empty table.
+
+        Args:
+            spec: its columns.
+            label: makes a row's label of its key and attributes.
+            reuse: whether the row of a thing that has gone may be another's at once, not only when there is no room
+                left: for things that come and go all day.
+        """
         self.spec = spec
+        self._reuse = reuse
+        self._free: dict[int, list[int]] = {}
+        """By node: rows of things that have gone, where they may be used again."""
         self._label = label
         metrics = spec.metrics
         # Multiplied or divided, never multiplied by 0.01: 95 % is 0.95 and nothing beside it.
@@ -152,10 +163,10 @@ class Table:
         row = self.index.get((node, key))
         if row is None:
             mine = self.of_node.setdefault(node, [])
-            if len(mine) >= MAX_ROWS:
-                row = next((old for old in mine if not self.present[old]), None)
-                if row is None:
-                    return None
+            row = self._freed(node, mine)
+            if row is None and len(mine) >= MAX_ROWS:
+                return None
+            if row is not None:
                 del self.index[node, self.keys[row]]
                 self._wipe(row)
                 self.keys[row] = key
@@ -177,6 +188,15 @@ class Table:
         self.listed += 1
         self.changed = True
         return row
+
+    def _freed(self, node: int, mine: list[int]) -> int | None:
+        """A row of *node* whose thing has gone and that may be another's now."""
+        free = self._free.get(node)
+        while free:
+            row = free.pop()
+            if not self.present[row]:
+                return row
+        return next((old for old in mine if not self.present[old]), None) if len(mine) >= MAX_ROWS else None
 
     def expect(self, node: int, key: str, attrs: Mapping[str, Attr]) -> int | None:
         """Return the row of a thing that *node* had before; it is missing until the node lists it."""
@@ -297,6 +317,8 @@ class Table:
             lost = list(missing)
             self.present[lost] = False
             self.raw[:, lost], self.raw_why[:, lost] = np.nan, Why.MISSING
+            if self._reuse:
+                self._free[node] = lost
         columns = [self.spec.raw_index.get(name, -1) for name in part.c or ()]
         layout = Layout(sequence, np.array(store_rows, np.intp), np.array(columns, np.intp))
         layout.names = part.c or []

@@ -135,6 +135,7 @@ def probe_args(settings: PollSettings, nonce: str) -> dict[str, object]:
             "pcie": settings.pcie_interval_seconds,
             "net": max(SELDOM_SECONDS, settings.interval_seconds),
             "disk": max(SELDOM_SECONDS, settings.interval_seconds),
+            "sockets": settings.interval_seconds,
         },
         "statistics": patterns(),
     }

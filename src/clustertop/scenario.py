@@ -35,6 +35,7 @@ from clustertop.core import Core
 from clustertop.hosts import NotationError, expand_names
 from clustertop.memory import Devices
 from clustertop.model import LinkEvent, LinkState, NodeInfo
+from clustertop.places import Device, DeviceKind, Site
 from clustertop.probe.frames import Encoder, Err, Group, Table
 from clustertop.rules.sanity import check
 from clustertop.rules.spec import Rule, builtin
@@ -51,7 +52,7 @@ ZERO = 1000.0
 """Our clocks at second 0; the node's is half of it."""
 MOST_SECONDS = 100_000
 GROUP_OF = {"gpu": "gpu", "pcie": "pcie", "port": "rdma", "node": "host", "net": "host", "link": "net", "disk": "disk",
-            "screen": "screen", "peer": "sockets"}
+            "screen": "screen", "peer": "sockets", "uplink": "switch"}
 HEALTHY: dict[str, dict[str, float | str]] = {
     "gpu": {"util": 95, "power_mw": 600e3, "power_limit_mw": 700e3, "temp": 60, "temp_slowdown": 87,
             "mem_used": 60 << 30, "mem_total": 80 << 30, "pcie_gen": 5, "pcie_gen_max": 5, "pcie_gen_devmax": 5,
@@ -66,8 +67,11 @@ HEALTHY: dict[str, dict[str, float | str]] = {
     "disk": {"size": 1 << 40, "free": 1 << 39, "available": 1 << 39, "inodes": 1 << 26, "inodes_free": 1 << 25},
     "screen": {"dns_seconds": 0, "dns": "ok", "somaxconn": 4096, "slow_start_after_idle": 1, "monitors": 0},
     "peer": {"tx_bytes": 0, "rx_bytes": 0, "sockets": 1},
+    "uplink": {"rx_rate": 1e9, "tx_rate": 1e9, "speed": 400e9, "up": 1, "discard_rate": 0, "pause_rate": 0},
 }
 """What a device reads where the scenario says nothing else: raw columns of the probe."""
+OF_DEVICES = frozenset({"uplink"})
+"""Tables of which devices tell, not nodes."""
 
 Value = float | int | str
 
@@ -121,8 +125,10 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     leaves: dict[str, str] = {}
     jumps: dict[str, str] = {}
     """Jump hosts, and the nodes that are reached through each."""
+    devices: dict[DeviceKind, str] = {}
+    """What is watched beside the nodes, by kind: names, folded. A change that names no node is not for them."""
     have: dict[str, tuple[str, ...]] = {}
-    """Devices of each node, by table."""
+    """Devices of each node, by table; of a switch its ports (table ``uplink``)."""
     names: dict[str, dict[str, dict[str, Value | list[str]]]] = {}
     """Attributes, by table and device."""
     gpus: int | None = None
@@ -173,6 +179,12 @@ def _nodes(made: Scenario) -> list[NodeInfo]:
     return [NodeInfo(name, rack=racks.get(name, ""), leaf=leaves.get(name, "")) for name in _names(made.nodes)]
 
 
+def _site(made: Scenario) -> Site:
+    return Site(devices=tuple(
+        Device(name, kind, None, leaf=name if kind == "switch" else "") for kind, folded in made.devices.items()
+        for name in _names(folded)))
+
+
 def _names(folded: str) -> list[str]:
     try:
         return expand_names(folded)
@@ -183,8 +195,9 @@ def _names(folded: str) -> list[str]:
 class _Node:
     """What one node reads at the moment."""
 
-    def __init__(self, made: Scenario) -> None:
+    def __init__(self, made: Scenario, *, device: bool = False) -> None:
         self.encoder = Encoder()
+        self._device = device
         self.silent = False
         self.facts: dict[str, Attr] = {"boot_id": "b1"}
         self.groups: dict[str, dict[str, Value]] = {}
@@ -198,8 +211,10 @@ class _Node:
         self.growing: dict[tuple[str, str, str], tuple[float, float, int]] = {}
         """Table, device and column to value, growth each second, and since which second."""
         self.values: dict[str, dict[str, dict[str, Value]]] = {
-            table: {key: dict(HEALTHY[table]) for key in keys} for table, keys in made.have.items()}
-        self.values.setdefault("node", {"": dict(HEALTHY["node"])})
+            table: {key: dict(HEALTHY[table]) for key in keys} for table, keys in made.have.items()
+            if (table in OF_DEVICES) == device}
+        if not device:
+            self.values.setdefault("node", {"": dict(HEALTHY["node"])})
         self._names = made.names
 
     def change(self, change: Change) -> None:
@@ -247,6 +262,8 @@ class _Node:
                     setattr(group, key, value)
             if said.get("st", "ok") == "ok":
                 group.tables[table] = self._table(table, things, second)
+        if self._device:
+            self.encoder = Encoder()  # each of its frames is a full one
         made = self.encoder.encode(groups, at, ZERO + second + self.clock, {"cpu": 0.0, "rss": 2e7}, self.facts)
         return json.dumps(made).encode()
 
@@ -282,11 +299,12 @@ def run(made: Scenario) -> Iterator[Transition]:
         rules = {name: rules[name] for name in made.only}
     nodes = _nodes(made)
     vias = {node: name for name, folded in made.jumps.items() for node in _names(folded)}
-    states = [_Node(made) for _ in nodes]
-    for info, state in zip(nodes, states, strict=True):
+    site = _site(made)
+    states = [*(_Node(made) for _ in nodes), *(_Node(made, device=True) for _ in site.devices)]
+    for info, state in zip(nodes, states, strict=False):
         state.via = vias.get(info.name, "")
     core, devices = _console(nodes, rules, made, states, ZERO)
-    numbers = {node.name: number for number, node in enumerate(nodes)}
+    numbers = {node.name: number for number, node in enumerate([*nodes, *site.devices])}
     changes = sorted(made.at, key=lambda change: change.second)
     paused_until = -1
     for second in range(0, made.end + 1, made.interval):
@@ -301,7 +319,7 @@ def run(made: Scenario) -> Iterator[Transition]:
                 states = [_renewed(state) for state in states]
             _by_hand(core, change)
             paused_until = max(paused_until, second + change.paused if change.paused else -1)
-            for name in _names(change.node) if change.node else numbers:
+            for name in _names(change.node) if change.node else [node.name for node in nodes]:
                 number = numbers[name]
                 states[number].change(change)
                 if change.link:
@@ -333,7 +351,7 @@ def _by_hand(core: Core, change: Change) -> None:
 def _console(
     nodes: list[NodeInfo], rules: Mapping[str, Rule], made: Scenario, states: list[_Node], now: float,
 ) -> tuple[Core, Devices]:
-    core = Core(nodes, rules, expect_gpus=lambda node: made.gpus, expect_ports=lambda node: made.ports)
+    core = Core(nodes, rules, expect_gpus=lambda node: made.gpus, expect_ports=lambda node: made.ports, site=_site(made))
     for number, state in enumerate(states):
         core.on_link(LinkEvent(number, now, state.link, via=state.via), now)
     return core, Devices(core)

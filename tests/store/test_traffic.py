@@ -144,6 +144,7 @@ def test_no_traffic_is_no_share_of_zero() -> None:
     assert rig.why("fleet", "share_ratio") == traffic.NO_TRAFFIC
     assert picture.matrix.tolist() == [[0.0, 0.0], [0.0, 0.0]], "all are read, and none sends"
     assert rig.value("fleet", "bytes_per_second") == 0.0
+    assert rig.value("fleet", "judged_ratio") == 0.0, "nothing crosses: what fired before may end"
 
 
 def test_readings_that_stop_are_unknown() -> None:
@@ -220,22 +221,31 @@ def leaf_rig(**options: Any) -> Rig:
 
 def test_a_leaf_and_its_uplinks() -> None:
     rig = leaf_rig()
-    rig.switch("l1", "e1", "host", 800 * MEGA, 10 * MEGA)
-    rig.switch("l1", "e2", "uplink", 10 * MEGA, 300 * MEGA, discards_per_second=2.0, pause_frames_per_second=5.0)
-    rig.switch("l1", "e3", "uplink", 10 * MEGA, 100 * MEGA, discards_per_second=0.0, pause_frames_per_second=1.0)
+    rig.switch("l1", "e1", "host", 8000 * MEGA, 10 * MEGA)
+    rig.switch("l1", "e2", "uplink", 10 * MEGA, 3000 * MEGA, discards_per_second=2.0, pause_frames_per_second=5.0)
+    rig.switch("l1", "e3", "uplink", 10 * MEGA, 1000 * MEGA, discards_per_second=0.0, pause_frames_per_second=1.0)
     picture = rig.tick()
     leaf = picture.leaf("l1")
     assert leaf is not None
     assert leaf.ratio == pytest.approx(0.5)
     assert leaf.busiest == "e2"
     assert rig.value("leaf/l1", "uplink_spine_ratio") == pytest.approx(0.5)
-    assert rig.value("leaf/l1", "uplink_load_ratio") == pytest.approx(300 * MEGA * 8 / 100e9)
+    assert rig.value("leaf/l1", "uplink_load_ratio") == pytest.approx(0.24)
     assert rig.value("leaf/l1", "uplink_imbalance_ratio") == pytest.approx(0.5)
     assert rig.value("leaf/l1", "uplink_discards_per_second") == 2.0
     assert rig.value("leaf/l1", "uplink_pause_frames_per_second") == 6.0
     assert rig.value("leaf/l1", "uplinks_down") == 0.0
     assert rig.why("leaf/l2", "uplink_spine_ratio") == "its ports are not read"
     assert rig.value("fleet", "uplink_spine_ratio") is None, "one leaf of two is not the fleet"
+
+
+def test_a_leaf_at_rest_is_not_uneven() -> None:
+    rig = leaf_rig()
+    rig.switch("l1", "e1", "host", 9.0, 0.0)
+    rig.switch("l1", "e2", "uplink", 0.0, 1000.0)
+    rig.switch("l1", "e3", "uplink", 0.0, 0.0)
+    rig.tick()
+    assert rig.value("leaf/l1", "uplink_imbalance_ratio") == pytest.approx(0.0, abs=1e-5)
 
 
 def test_through_the_spine_is_judged_where_no_rack_is_known_and_says_so() -> None:

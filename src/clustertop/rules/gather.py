@@ -28,7 +28,7 @@ ROLLING = 2
 TOGETHER_SECONDS = 60.0
 """An early sign so near in time to the same fault of its siblings is part of it."""
 PLURAL = {"gpu": "GPUs", "pcie": "PCIe devices", "port": "RDMA ports", "net": "interfaces", "group": "groups",
-          "link": "interfaces", "disk": "file systems"}
+          "link": "interfaces", "disk": "file systems", "traffic": "jobs, groups or leaves"}
 
 
 OF_THE_LINK = frozenset({"reachable", "frames_missed"})

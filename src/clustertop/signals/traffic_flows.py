@@ -176,7 +176,7 @@ def scopes_of(pairs: Pairs, members: Sequence[Numbers]) -> Scopes:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Split:
-    """The entries of scopes by what their pairs do: (scope, pair) of those that cross, that stay, that are not placed."""
+    """The entries of scopes by what their pairs do: (scope, pair) of those that cross, stay, or are not placed."""
 
     count: int
     crossing: tuple[Numbers, Numbers]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 UPLINK, HOST, PEER = "uplink", "host", "peer"
 NO_READING = "its ports are not read"
+IDLE = 0.05
+"""Of an uplink's speed: with less than this on average nobody minds how it is spread."""
 _COLUMNS = ("receive_bytes_per_second", "transmit_bytes_per_second", "speed_bits_per_second", "port_up",
             "discards_per_second", "pause_frames_per_second", "load_ratio")
 
@@ -134,8 +136,20 @@ class Leaves:
         why = found.why if any(fresh[row] for row in leaf.rows) else NO_READING
         return LeafPicture(
             name, leaf.meter, None if why else found.ratio, found.host_in, found.uplink_out, tuple(links),
-            loads.get(busiest), found.imbalance, _sum(one.discards_per_second for one in links),
+            loads.get(busiest), _imbalance(live), _sum(one.discards_per_second for one in links),
             _sum(one.pause_frames_per_second for one in links), tuple(down), found.unknown_ports, why, busiest)
+
+
+def _imbalance(ports: list[LeafPort]) -> float | None:
+    """The busiest uplink over their mean, minus one; of a mean of at least :data:`IDLE`, so at rest nothing is uneven."""
+    links = [port for port in ports if port.role == UPLINK]
+    rates = [port.out_bytes_per_second for port in links if port.out_bytes_per_second is not None]
+    if len(rates) < 2 or len(rates) < len(links):
+        return None
+    mean = sum(rates) / len(rates)
+    speeds = [port.speed_bits_per_second / 8 for port in links if port.speed_bits_per_second]
+    floor = IDLE * min(speeds) if speeds else mean
+    return (max(rates) - mean) / max(mean, floor) if mean or floor else None
 
 
 def _unread(name: str) -> LeafPicture:

@@ -33,6 +33,7 @@ RDMA = "RDMA carries the traffic, which sockets do not see"
 NARROWER = "judged by job or group"
 SHARED_NODES = "its nodes run other jobs, too"
 TOO_FEW = "too few of its nodes are read"
+_AT_REST = frozenset({TOO_LITTLE, traffic.NO_TRAFFIC})
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,15 +138,18 @@ def decide(scope: Scope, number: int, evidence: Evidence) -> Share:
         else TOO_FEW if meter == "sockets" and (coverage or 0.0) < LEAST_COVERAGE else "")
     total = evidence.by_rack.placed[number] + evidence.by_rack.unplaced[number]
     lost = evidence.by_rack.unplaced_ratio[number]
+    judged: Cell = (None, reason) if reason else (value, "")
+    if value is None and why in _AT_REST and scope.judged and not scope.shared and (coverage or 0.0) >= LEAST_COVERAGE:
+        # Of at least the floor: what is at rest is over no limit, and an alert of before ends.
+        judged = float(evidence.by_rack.crossing[number]) / evidence.floor, ""
     columns: dict[str, Cell] = {
         "socket_cross_rack_ratio": rack, "socket_spine_ratio": spine, "uplink_spine_ratio": ports["uplinks"][:2],
         "fabric_spine_ratio": ports["fabric"][:2], "nccl_cross_rack_ratio": nccl,
-        "share_ratio": (value, why), "judged_ratio": (None if reason else value, reason),
+        "share_ratio": (value, why), "judged_ratio": judged,
         "bytes_per_second": (float(total), "") if read else (None, NOT_READ),
         "unplaced_ratio": (float(lost), "") if lost == lost else (None, traffic.NO_TRAFFIC if read else NOT_READ),
         "coverage_ratio": (coverage, NOT_READ),
         "disagreement_ratio": (apart, "no second meter") if scope.judged else (None, NARROWER),
-        "uplink_imbalance_ratio": _imbalance(evidence, names),
     }
     return Share(columns, definition, meter, why, unreliable, tuple(notes))
 
@@ -231,7 +235,3 @@ def _disagreement(
                 notes.append(f"sockets and {meter} differ by {found.difference:.0%} of what left by the uplinks")
     return (max(apart) if apart else None), blind
 
-
-def _imbalance(evidence: Evidence, names: Sequence[str]) -> Cell:
-    known = [one.imbalance for name in names if (one := evidence.leaves.get(name)) and one.imbalance is not None]
-    return (max(known), "") if known else (None, NO_LEAF_READ)

@@ -195,9 +195,11 @@ def _names(folded: str) -> list[str]:
 class _Node:
     """What one node reads at the moment."""
 
-    def __init__(self, made: Scenario, *, device: bool = False) -> None:
+    def __init__(self, made: Scenario, number: int, *, device: bool = False) -> None:
         self.encoder = Encoder()
         self._device = device
+        self._address = f"10.0.{number // 200}.{number % 200 + 1}"
+        """Of its interface ``eth0``; the first node has 10.0.0.1."""
         self.silent = False
         self.facts: dict[str, Attr] = {"boot_id": "b1"}
         self.groups: dict[str, dict[str, Value]] = {}
@@ -273,7 +275,9 @@ class _Node:
         cells = [_cell(self._now(table, key, column, things[key][column], second) if column in things[key] else None)
                  for column in columns for key in keys]
         attrs = self._names.get(table, {})
-        return Table([(key, {**_usual(table, key), **attrs.get(key, {})}) for key in keys], columns, cells)
+        own: dict[str, Value | list[str]] = {"name": "eth0", "addresses": [self._address]} if table == "link" else {}
+        return Table([(key, {**_usual(table, key), **(own if key == "eth0" else {}), **attrs.get(key, {})})
+                      for key in keys], columns, cells)
 
 
 def _cell(value: Value | None) -> Cell:
@@ -300,11 +304,12 @@ def run(made: Scenario) -> Iterator[Transition]:
     nodes = _nodes(made)
     vias = {node: name for name, folded in made.jumps.items() for node in _names(folded)}
     site = _site(made)
-    states = [*(_Node(made) for _ in nodes), *(_Node(made, device=True) for _ in site.devices)]
+    states = [*(_Node(made, number) for number in range(len(nodes))),
+              *(_Node(made, number, device=True) for number in range(len(site.devices)))]
     for info, state in zip(nodes, states, strict=False):
         state.via = vias.get(info.name, "")
     core, devices = _console(nodes, rules, made, states, ZERO)
-    numbers = {node.name: number for number, node in enumerate([*nodes, *site.devices])}
+    numbers = {name: number for number, name in enumerate((*(node.name for node in nodes), *(one.name for one in site.devices)))}
     changes = sorted(made.at, key=lambda change: change.second)
     paused_until = -1
     for second in range(0, made.end + 1, made.interval):
@@ -351,7 +356,8 @@ def _by_hand(core: Core, change: Change) -> None:
 def _console(
     nodes: list[NodeInfo], rules: Mapping[str, Rule], made: Scenario, states: list[_Node], now: float,
 ) -> tuple[Core, Devices]:
-    core = Core(nodes, rules, expect_gpus=lambda node: made.gpus, expect_ports=lambda node: made.ports, site=_site(made))
+    core = Core(nodes, rules, expect_gpus=lambda node: made.gpus, expect_ports=lambda node: made.ports,
+                site=_site(made))
     for number, state in enumerate(states):
         core.on_link(LinkEvent(number, now, state.link, via=state.via), now)
     return core, Devices(core)

@@ -354,7 +354,7 @@ def test_rdma_that_sockets_do_not_see_is_no_disagreement_but_makes_them_blind() 
     assert rig.value("fleet", "judged_ratio") is None
     assert rig.why("fleet", "judged_ratio") == "RDMA carries the traffic, which sockets do not see"
     assert rig.value("fleet", "disagreement_ratio") is None
-    assert "RDMA carries 99%, which sockets do not see" in rig.attrs("fleet")["notes"]
+    assert "RDMA carries 99 %, which sockets do not see" in rig.attrs("fleet")["notes"]
 
 
 def test_ip_over_infiniband_is_not_counted_at_its_port_again() -> None:
@@ -471,6 +471,21 @@ def test_one_bad_end_is_one_nodes_trouble() -> None:
     rig.tick()
     assert rig.node("b", "tcp_jitter_seconds") == pytest.approx(5e-5), "over is known to be over"
     assert rig.node("b", "tcp_incast_peers") == 0.0
+
+
+def test_the_spokes_of_a_bad_hub_are_not_to_blame() -> None:
+    rig = Rig(nodes({"r1": ("hub", "a", "b", "c", "d")}))
+    for name in "abcd":
+        rig.flow(name, "hub", 5 * MEGA, 0.0, 1e-4, 3.8e-3)
+    rig.tick()
+    assert rig.node("hub", "tcp_jitter_seconds") == pytest.approx(3.8e-3)
+    assert rig.node("a", "tcp_jitter_seconds") is None
+    assert rig.tables["node"].view(rig.now, ("tcp_jitter_seconds",)).reason("tcp_jitter_seconds", 1) == (
+        "explained by the other end")
+    for name in "abcd":
+        rig.flow(name, "hub", 5 * MEGA, 0.0, 1e-4, 1e-4)
+    rig.tick()
+    assert rig.node("a", "tcp_jitter_seconds") == pytest.approx(1e-4)
 
 
 def test_a_socket_that_hardly_moves_says_nothing_of_latency() -> None:

@@ -48,7 +48,7 @@ def _figure(view: FleetView, row: int) -> Figure:
     said = f"{attrs.get('definition')}, by {meter}" + (" (estimated)" if meter == "nccl" else "")
     why = table.reason("judged_ratio", row)
     if attrs.get("unreliable") and meter in str(attrs["unreliable"]):
-        return Figure(None, f"{why or 'meters disagree'}: {share:.0%} {said}")
+        return Figure(None, f"{why or 'meters disagree'}: {share * 100:.0f} % {said}")
     return Figure(share, said)
 
 

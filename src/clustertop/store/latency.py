@@ -30,6 +30,7 @@ USUAL_SECONDS, NEW_USUAL_SECONDS = 300.0, 3600.0
 """What is usual follows over so long; what has risen becomes usual more slowly."""
 INCAST_PEERS = 4
 """So many of a node's links, and more than half of them, rise together."""
+_EXPLAINED = intern("explained by the other end")
 _QUIET = intern("too little TCP traffic to tell")
 
 
@@ -92,15 +93,17 @@ class Latency:
         for end in (0, 1):
             np.fmin.at(best, pairs.ends[known, end], jitter[known])
         links = sum(np.bincount(pairs.ends[known, end], minlength=count)[:count] for end in (0, 1))
-        # A node whose links are all better explained by their other ends has what its best link has.
-        own = np.where(np.isnan(worst), best, worst)
+        # A node whose links are all better explained by their other ends has what its best link has; where that is bad
+        # as well, nothing is known of the node itself.
+        with np.errstate(invalid="ignore"):
+            own = np.where(np.isnan(worst), np.where(best > RISEN_SECONDS, np.nan, best), worst)
         ends = pairs.ends[np.maximum(where, 0)] if len(pairs.ends) else np.full((count, 2), -1)
         self.worst_peer = np.where(where < 0, -1, np.where(ends[:, 0] == np.arange(count), ends[:, 1], ends[:, 0]))
         risen = self._risen(jitter, now)
         together = np.bincount(blame[risen], minlength=count + 1)[:count]
         many = (together >= INCAST_PEERS) & (together * 2 > links)
         columns = nodes.columns
-        columns.put("tcp_jitter_seconds", own, _QUIET)
+        columns.put("tcp_jitter_seconds", own, np.where(links > 0, _EXPLAINED, _QUIET))
         rtt = self._rtt[where] if len(self._rtt) else np.full(count, np.nan)
         columns.put("tcp_rtt_seconds", np.where(where < 0, np.nan, rtt), _QUIET)
         columns.put("tcp_incast_peers", np.where(links > 0, np.where(many, together, 0), np.nan), _QUIET)

@@ -141,7 +141,7 @@ class Leaves:
 
 
 def _imbalance(ports: list[LeafPort]) -> float | None:
-    """The busiest uplink over their mean, minus one; of a mean of at least :data:`IDLE`, so at rest nothing is uneven."""
+    """The busiest uplink over their mean, minus one; of a mean of at least IDLE: at rest nothing is uneven."""
     links = [port for port in ports if port.role == UPLINK]
     rates = [port.out_bytes_per_second for port in links if port.out_bytes_per_second is not None]
     if len(rates) < 2 or len(rates) < len(links):

@@ -214,13 +214,13 @@ def _disagreement(
         seen, past = float(evidence.sent[both].sum()), float(np.nansum(evidence.rdma_sent[both]))
         found = traffic.agreement(seen, total)
         if found.difference is not None and found.difference > traffic.DISAGREEMENT:
-            notes.append(f"sockets carry {seen / total:.0%} of what the NICs sent")
+            notes.append(f"sockets carry {_percent(seen / total)} of what the NICs sent")
             explained = traffic.agreement(seen + past, total)
             blind = past > 0 and explained.reliable is True
         if found.difference is not None and not blind:
             apart.append(found.difference)
         if blind:
-            notes.append(f"RDMA carries {past / total:.0%}, which sockets do not see")
+            notes.append(f"RDMA carries {_percent(past / total)}, which sockets do not see")
     for meter in ("uplinks", "fabric"):
         share, _, out = ports[meter]
         low = float(evidence.by_spine.crossing[number])
@@ -232,6 +232,9 @@ def _disagreement(
         if found.difference is not None:
             apart.append(min(found.difference, 1e3))
             if not found.reliable:
-                notes.append(f"sockets and {meter} differ by {found.difference:.0%} of what left by the uplinks")
+                notes.append(f"sockets and {meter} differ by {_percent(found.difference)} of what left by the uplinks")
     return (max(apart) if apart else None), blind
 
+
+def _percent(ratio: float) -> str:
+    return f"{ratio * 100:.0f} %"

@@ -34,10 +34,10 @@ SPECS: dict[str, TableSpec] = {
 MEGA = 1e6
 
 
-def nodes(racks: Mapping[str, Sequence[str]], leaves: Mapping[str, Sequence[str]] | None = None,
+def nodes(racks: Mapping[str, Sequence[str]], hung: Mapping[str, Sequence[str]] | None = None,
           **more: Any) -> list[NodeInfo]:
-    """Nodes in racks (and leaves), in order of mention; an empty rack: in none."""
-    leaf = {name: one for one, names in (leaves or {}).items() for name in names}
+    """Nodes in racks, and hung on leaves, in order of mention; an empty rack: in none."""
+    leaf = {name: one for one, names in (hung or {}).items() for name in names}
     return [NodeInfo(name, rack=rack, leaf=leaf.get(name, ""), **more) for rack, names in racks.items()
             for name in names]
 

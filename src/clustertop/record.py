@@ -66,6 +66,7 @@ class _Node(msgspec.Struct, frozen=True):
     rack: str = ""
     leaf: str = ""
     groups: tuple[str, ...] = ()
+    leaves: tuple[str, ...] = ()
 
 
 class _Expect(msgspec.Struct, frozen=True):
@@ -250,7 +251,7 @@ def _header(plan: Plan) -> Header:
     freshness = plan.freshness or Freshness()
     return Header(
         "recording", VERSION, __version__, time.time(),
-        tuple(_Node(node.name, node.rack, node.leaf, node.groups) for node in inventory.nodes),
+        tuple(_Node(node.name, node.rack, node.leaf, node.groups, node.leaves) for node in inventory.nodes),
         tuple(_Expect(sorted(one.nodes), one.device, one.width, one.gpus, one.ports) for one in inventory.expectations),
         dict(plan.rules), freshness.late_intervals, freshness.stale_intervals, plan.settle_seconds,
         plan.resume_seconds, plan.site.feeds,
@@ -263,7 +264,7 @@ def _checked(header: Header) -> Header:
     """Return *header*, which anyone may have written, with its text fit to be shown. Raises ValueError."""
     nodes = tuple(
         _Node(clean(node.name, 128), clean(node.rack, 128), clean(node.leaf, 128),
-              tuple(clean(group, 128) for group in node.groups))
+              tuple(clean(group, 128) for group in node.groups), tuple(clean(leaf, 128) for leaf in node.leaves))
         for node in header.nodes)
     if len({node.name for node in nodes}) != len(nodes):
         raise ValueError("two nodes have one name")
@@ -328,7 +329,7 @@ class Recording:
     @property
     def inventory(self) -> Inventory:
         """The nodes as they were."""
-        nodes = tuple(NodeInfo(node.name, rack=node.rack, leaf=node.leaf, groups=node.groups)
+        nodes = tuple(NodeInfo(node.name, rack=node.rack, leaf=node.leaf, groups=node.groups, leaves=node.leaves)
                       for node in self.header.nodes)
         expectations = tuple(Expectation(frozenset(one.nodes), one.device, one.width, one.gpus, one.ports)
                              for one in self.header.expect)

@@ -13,7 +13,7 @@ from clustertop.rules.exits import exits
 from clustertop.rules.spec import builtin
 from nodes import Fleet, table
 
-CASES = Path("/work/shared/cases")
+CASES = Path(__file__).resolve().parents[3] / "shared" / "cases"
 STEP = 5
 """Seconds between two readings."""
 RULES = {name: rule for name, rule in builtin().items() if name in {"cross_rack_share", "meters_disagree"}}

@@ -100,7 +100,7 @@ class Traffic:
         self._rack = np.array([place.get(node.rack, -1) for node in self._nodes], np.intp)
         self._rack_of = {node.name: node.rack for node in self._nodes if node.rack}
         hung = dict(leaves) if leaves is not None else {
-            node.name: frozenset({node.leaf}) for node in self._nodes if node.leaf}
+            node.name: frozenset(node.leaves or (node.leaf,)) for node in self._nodes if node.leaves or node.leaf}
         leaf_names = tuple(sorted({leaf for mine in hung.values() for leaf in mine}))
         column = {leaf: number for number, leaf in enumerate(leaf_names)}
         matrix = np.zeros((count, len(leaf_names)), np.bool_)

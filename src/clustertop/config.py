@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from clustertop import config_site
 from clustertop.config_read import ConfigError, Reader, dotted, nearest, parent, read_toml
 from clustertop.text import clean
 
@@ -245,7 +246,7 @@ class RuleOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         TogetherChange | None, _text("When the things of one parent are one alert: {share, least, many, things}.")
     ] = None
     covers: Annotated[
-        str | None, _text('Other alerts of the same "thing" or "node" go under this one.')
+        str | None, _text('Alerts of the same "thing" or "node", or of what a "feed" supplies, go under this one.')
     ] = None
     follows: Annotated[tuple[str, ...] | None, _text("Rules that are an early sign of the same fault.")] = None
     gather_seconds: Annotated[
@@ -358,6 +359,14 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     host: dict[str, HostOverride] = {}
     expect: tuple[Expect, ...] = ()
     rules: dict[str, RuleOverride] = {}
+    feeds: dict[str, config_site.Feed] = {}
+    pdus: dict[str, config_site.Pdu] = {}
+    bmcs: dict[str, config_site.Bmc] = {}
+    switches: dict[str, config_site.Switch] = {}
+    fabric: config_site.Fabric = config_site.Fabric()
+    nccl: config_site.Nccl = config_site.Nccl()
+    sockets: config_site.Sockets = config_site.Sockets()
+    traffic: config_site.Traffic = config_site.Traffic()
 
 
 SECTIONS: dict[str, type[msgspec.Struct]] = {
@@ -370,6 +379,7 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "record": Record,
     "topology": TopologyFiles,
     "alerts": Alerts,
+    **config_site.SITE_SECTIONS,
 }
 """Tables with fixed keys."""
 NAMED: dict[str, Any] = {
@@ -378,6 +388,7 @@ NAMED: dict[str, Any] = {
     "groups": str,
     "host": HostOverride,
     "rules": RuleOverride,
+    **config_site.SITE_NAMED,
 }
 """Tables whose keys are names that the operator chooses, and what each holds."""
 
@@ -482,6 +493,8 @@ def _decode(data: dict[str, Any], place: Loaded) -> Config:
         if section in SECTIONS:
             parts[section] = reader.convert(reader.table(value, (section,)), SECTIONS[section], (section,))
         elif section in NAMED:
+            if section in config_site.SITE_NAMED:
+                config_site.guard(place, section, value)
             table = reader.table(value, (section,))
             parts[section] = {
                 name: reader.convert(item, NAMED[section], (section, name)) for name, item in table.items()
@@ -516,6 +529,7 @@ def _check(loaded: Loaded, known_rules: Mapping[str, Rule] | None) -> None:
     if config.gpu.mode not in GPU_MODES:
         known = " or ".join(f'"{mode}"' for mode in GPU_MODES)
         raise loaded.error("gpu.mode", f'must be {known}, not "{clean(config.gpu.mode, 60)}"')
+    config_site.check(loaded)
     for number, expect in enumerate(config.expect):
         _check_expect(loaded, f"expect[{number}]", expect)
     if known_rules is not None and config.rules:

@@ -20,6 +20,7 @@ from clustertop.config import (
     TogetherChange,
 )
 from clustertop.config_read import dotted
+from clustertop.config_site import SITE_NAMED, secret_keys, without_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,7 @@ _NAMED_TEXT = {
         'a100 = "gpu[001-064]"',
     ),
 }
-_EXAMPLES = {
+_EXAMPLES: dict[str, dict[str, Any]] = {
     "host": {"host": "10.0.0.1", "user": "ops", "port": 2222, "interval_seconds": 10.0},
     "expect": {"nodes": "gpu[001-064]", "group": "a100", "device": "gpu", "width": 16, "gpus": 8, "ports": 8},
     "rules": {
@@ -74,10 +75,43 @@ _EXAMPLES = {
         "source": "ours",
     },
 }
-_HEADERS = {"host": '[host."gpu001"]', "expect": "[[expect]]", "rules": "[rules.power_apart]"}
-_ELSEWHERE = {"rules": ("reach",)}
+_SITE_EXAMPLES: dict[str, dict[str, Any]] = {
+    "feeds": {
+        "rating_amps": 32.0, "volts": 230.0, "phases": 3, "wiring": "star", "pair": "r{1}-B", "rack": "r{1}",
+        "pdu": "pdu-r{1}-a", "part": "inlet 1", "nodes": "@rack:r{1}", "psus": ["PSU1"], "outlets_name_nodes": True,
+    },
+    "pdus": {
+        "over": "snmp", "host": "{name}.oob", "port": 161, "version": "2c", "community": "env:PDU_COMMUNITY",
+        "user": "monitor", "auth_key": "file:pdu-auth", "auth_protocol": "SHA256", "privacy_key": "file:pdu-privacy",
+        "privacy_protocol": "AES", "context": "", "timeout_seconds": 2.0, "retries": 2, "rack": "r{1}",
+        "profile": "apc-rpdu", "interval_seconds": 10.0, "password": "env:PDU_PASSWORD", "basic": False,
+        "ca_file": "pdu-ca.pem", "fingerprint": "AB:CD:...", "insecure": False,
+    },
+    "bmcs": {
+        "host": "{node}-bmc", "over": "redfish", "user": "monitor", "password": "file:bmc-password", "basic": False,
+        "port": 443, "ca_file": "bmc-ca.pem", "fingerprint": "AB:CD:...", "insecure": False, "cipher": "17",
+        "privilege": "USER", "interval_seconds": 60.0,
+    },
+    "switches": {
+        "over": "snmp", "host": "{name}.oob", "port": 161, "version": "2c", "community": "env:SWITCH_COMMUNITY",
+        "user": "monitor", "auth_key": "file:switch-auth", "auth_protocol": "SHA256",
+        "privacy_key": "file:switch-privacy", "privacy_protocol": "AES", "context": "", "timeout_seconds": 2.0,
+        "retries": 2, "rack": "r1", "leaf": "{name}", "uplinks": ["Ethernet4[89]", "Ethernet5?"],
+        "host_ports": ["Ethernet[1-9]"], "interval_seconds": 30.0,
+    },
+}
+_EXAMPLES |= _SITE_EXAMPLES
+_V3 = ("user", "auth_key", "auth_protocol", "privacy_key", "privacy_protocol", "context")
+_TLS = ("ca_file", "fingerprint", "insecure")
+_HEADERS = {"feeds": '[feeds."r[1-8]-A"]', "pdus": '[pdus."pdu-r[1-8]-a"]', "bmcs": '[bmcs."gpu[001-064]"]',
+            "switches": '[switches."leaf[1-4]"]',
+            "host": '[host."gpu001"]', "expect": "[[expect]]", "rules": "[rules.power_apart]"}
+_ELSEWHERE: dict[str, tuple[str, ...]] = {
+    "rules": ("reach",), "pdus": (*_V3, "password", "basic", *_TLS), "bmcs": (*_TLS, "cipher", "privilege"),
+    "switches": _V3,
+}
 """Keys whose example fits another kind of entry than the one shown."""
-_STRUCTS = {"host": NAMED["host"], "expect": Expect, "rules": NAMED["rules"]}
+_STRUCTS = {"host": NAMED["host"], "expect": Expect, "rules": NAMED["rules"], **SITE_NAMED}
 _WORDS = {float: "number", int: "whole number", str: "text", bool: "true or false"}
 
 
@@ -206,7 +240,7 @@ def _tables(config: Config) -> Iterator[tuple[str, str, list[tuple[str, Any]]]]:
     """Yield each table that is not empty: its header, its key path, its rows."""
     for section in SECTIONS:
         yield f"[{section}]", section, [
-            (name, _without_token(item) if (section, name) == ("notify", "webhook") else item)
+            (name, _without_token(without_arguments(item)) if (section, name) == ("notify", "webhook") else item)
             for name, item in _rows(getattr(config, section))]
     for section in NAMED:
         entries: dict[str, Any] = getattr(config, section)
@@ -215,7 +249,9 @@ def _tables(config: Config) -> Iterator[tuple[str, str, list[tuple[str, Any]]]]:
         elif section not in _NAMED_TEXT:
             for name, entry in entries.items():
                 key = dotted(section, name)
-                yield f"[{key}]", key, _written(entry)
+                secrets = secret_keys(type(entry)) if section in SITE_NAMED else frozenset()
+                yield f"[{key}]", key, [(one, without_arguments(item) if one in secrets else item)
+                                        for one, item in _written(entry)]
     for number, expect in enumerate(config.expect):
         yield "[[expect]]", f"expect[{number}]", _written(expect)
 

@@ -15,13 +15,14 @@ from clustertop.model import LOCAL_HOST, NodeInfo
 from clustertop.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = [
     "MAX_NODES",
     "Expectation",
     "Inventory",
     "InventoryError",
+    "expander",
     "local_inventory",
     "read_hosts_file",
     "resolve",
@@ -129,6 +130,18 @@ def rule_nodes(nodes: Sequence[NodeInfo], loaded: Loaded) -> dict[str, tuple[str
     return dict(_Book(loaded).rule_nodes([(node.name, (node.name,)) for node in nodes], whole=False))
 
 
+def expander(loaded: Loaded) -> Callable[[str, str], list[Target]]:
+    """Return what gives the hosts that a text of the configuration names, groups, racks and leaves written out.
+
+    It is called with the key that the text stands at, and the text.
+
+    Raises:
+        ConfigError: racks, leaves or groups are not right; when called, that the text is not.
+    """
+    book = _Book(loaded)
+    return book.targets
+
+
 def read_hosts_file(path: str | Path) -> list[tuple[int, str]]:
     """Return the entries of a hosts file with their lines: one entry a line, ``#`` starts a comment.
 
@@ -172,6 +185,10 @@ class _Book:
             for written, override in config.host.items()
             for host in self._names(dotted("host", written), written)
         }
+
+    def targets(self, key: str, text: str) -> list[Target]:
+        """What *text* at *key* names. Raises ConfigError."""
+        return self._expand(key, text)[0]
 
     def command_line(self, hosts: Sequence[str], hosts_file: str | Path | None, notes: list[str]) -> list[Target]:
         """The targets of HOSTS and of a hosts file."""

@@ -86,6 +86,8 @@ class NodeInfo:
     """``node``; of what else has rows of its own: ``pdu``, ``bmc``, ``switch``, ``fabric``, ``feed``, ``fleet``."""
     of: str = ""
     """Of a BMC: its node."""
+    feeds: tuple[str, ...] = ()
+    """Of a node: the feeds that it hangs on."""
     leaves: tuple[str, ...] = ()
     """All leaves that it hangs on, where a map says so; empty: ``leaf`` is all that is known."""
 
@@ -182,7 +184,7 @@ class Thing:
     """What an alert is about, by identity and by label: a row of a table, or a parent of many."""
 
     table: str
-    """A table's name; of a parent of nodes its kind: ``rack``, ``leaf``, ``group``, ``fleet``."""
+    """A table's name; of a parent of nodes its kind: ``rack``, ``feed``, ``leaf``, ``group``, ``fleet``."""
     node: str
     """Empty: a parent of nodes."""
     key: str

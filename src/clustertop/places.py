@@ -46,6 +46,9 @@ class Feed:
     part: str = ""
     """Which part of the PDU: ``inlet 1``, ``bank 2``, ``phase L1``, ``branch B3``; empty: its inlet."""
     supplies: tuple[Supply, ...] = ()
+    """Every node that the configuration hangs here, also those that are not watched: they carry current as well."""
+    outlets_name_nodes: bool = False
+    """The names of the PDU's outlets say which nodes hang here as well; known when the PDU was read."""
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -60,8 +63,9 @@ class Device:
     name: str
     kind: DeviceKind
     access: object
-    """How it is asked: ``sources.snmp.Agent``, ``sources.redfish.RedfishTarget``, ``sources.ipmi.IpmiTarget``, or what
-    else ``poll`` knows; holds secrets only as ``sources.secret.Secret``. None: of a recording."""
+    """How it is asked: ``sources.snmp_target.SnmpTarget``, ``sources.redfish.RedfishTarget``,
+    ``sources.ipmi.IpmiTarget``, :class:`SshSwitch`, :class:`FabricHost`, or what else ``poll`` knows; holds secrets
+    only as ``sources.secret.Secret``. None: of a recording."""
     where: str = ""
     """Host and port as an operator reads them; no user, no secret."""
     of: str = ""
@@ -75,6 +79,34 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
+class SshSwitch:
+    """A switch that runs Linux: it is read by a probe as a node is, of which only the ports count."""
+
+    host: str
+    """What ssh would be given."""
+    user: str = ""
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FabricHost:
+    """The host that asks an InfiniBand fabric, by ``ibnetdiscover`` and ``perfquery``."""
+
+    node: str = ""
+    """The watched node that it is, whose connection is used; empty: a host of its own, as below."""
+    host: str = ""
+    user: str = ""
+    port: int = 0
+    """Of ssh."""
+    ca: str = ""
+    """Channel adapter (``-C``); empty: the first that is up."""
+    ca_port: int = 0
+    """Its port (``-P``); 0: the first that is up."""
+    timeout_seconds: float = 60.0
+    """Deadline of the walk over the fabric."""
+
+
+@dataclass(frozen=True, slots=True)
 class Site:
     """Everything that is watched beside the nodes."""
 
@@ -82,9 +114,19 @@ class Site:
     devices: tuple[Device, ...] = ()
     notes: tuple[str, ...] = ()
     """Sentences for the operator: both supplies of a node on one feed, a feed that nothing measures."""
+    in_band: frozenset[str] = frozenset()
+    """Names of the nodes whose probes ask their own BMC."""
+    nccl_logs: tuple[str, ...] = ()
+    """Paths and patterns of NCCL's logs on the nodes."""
+    nccl_nodes: frozenset[str] = frozenset()
+    """Names of the nodes that have them."""
+    sockets_seconds: float | None = None
+    """Between two readings of a node's TCP connections; None: they are not read."""
+    order: tuple[str, ...] = ()
+    """A job's nodes in the order of ranks, as its host file names them; empty: none is configured."""
 
     def __bool__(self) -> bool:
-        return bool(self.feeds or self.devices)
+        return bool(self.feeds or self.devices or self.in_band)
 
 
 NO_SITE = Site()

@@ -51,7 +51,7 @@ class Plan:
     """Where it is kept which nodes' GPUs the operator had let go; None: only for the length of the session."""
     title: str = ""
     site: Site = NO_SITE
-    """What is watched beside the nodes."""
+    """What is watched beside the nodes; its notes are among ``notes``."""
     outlets: Callable[[], Sequence[Way]] | None = None
     """Makes the ways out for alerts of a session that keeps what it learns; None: there are none."""
     state: Path | None = None

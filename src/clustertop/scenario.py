@@ -35,24 +35,27 @@ from clustertop.core import Core
 from clustertop.hosts import NotationError, expand_names
 from clustertop.memory import Devices
 from clustertop.model import LinkEvent, LinkState, NodeInfo
-from clustertop.places import Device, DeviceKind, Site
+from clustertop.places import Device, Feed, Site, Supply
+from clustertop.poll.device_frames import encoded, table_part
+from clustertop.poll.device_frames import frame as device_frame
 from clustertop.probe.frames import Encoder, Err, Group, Table
 from clustertop.rules.sanity import check
 from clustertop.rules.spec import Rule, builtin
 from clustertop.store.store import SPECS
-from clustertop.wire.frame import decode
+from clustertop.wire.frame import GroupPart, Row, decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from clustertop.model import Attr, Transition
     from clustertop.probe.frames import Cell
+    from clustertop.wire.frame import Frame
 
 ZERO = 1000.0
 """Our clocks at second 0; the node's is half of it."""
 MOST_SECONDS = 100_000
 GROUP_OF = {"gpu": "gpu", "pcie": "pcie", "port": "rdma", "node": "host", "net": "host", "link": "net", "disk": "disk",
-            "screen": "screen", "peer": "sockets", "uplink": "switch"}
+            "screen": "screen", "peer": "sockets"}
 HEALTHY: dict[str, dict[str, float | str]] = {
     "gpu": {"util": 95, "power_mw": 600e3, "power_limit_mw": 700e3, "temp": 60, "temp_slowdown": 87,
             "mem_used": 60 << 30, "mem_total": 80 << 30, "pcie_gen": 5, "pcie_gen_max": 5, "pcie_gen_devmax": 5,
@@ -67,11 +70,16 @@ HEALTHY: dict[str, dict[str, float | str]] = {
     "disk": {"size": 1 << 40, "free": 1 << 39, "available": 1 << 39, "inodes": 1 << 26, "inodes_free": 1 << 25},
     "screen": {"dns_seconds": 0, "dns": "ok", "somaxconn": 4096, "slow_start_after_idle": 1, "monitors": 0},
     "peer": {"tx_bytes": 0, "rx_bytes": 0, "sockets": 1},
-    "uplink": {"rx_rate": 1e9, "tx_rate": 1e9, "speed": 400e9, "up": 1, "discard_rate": 0, "pause_rate": 0},
 }
 """What a device reads where the scenario says nothing else: raw columns of the probe."""
-OF_DEVICES = frozenset({"uplink"})
-"""Tables of which devices tell, not nodes."""
+
+DEVICE_HEALTHY: dict[str, dict[str, float | str]] = {
+    "pdu": {}, "bmc": {"watts": 800, "host": "on", "redundancy": "full"}, "psu": {"state": "ok"},
+    "uplink": {"rx_rate": 1e9, "tx_rate": 1e9, "speed": 400e9, "up": 1, "discard_rate": 0, "pause_rate": 0},
+}
+"""The same of the tables of devices."""
+DEVICE_SECONDS = 10
+"""Between two readings of a device."""
 
 Value = float | int | str
 
@@ -82,6 +90,8 @@ class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"s
     second: int
     node: str = ""
     """Which nodes, folded; empty: all."""
+    device: str = ""
+    """Which devices, folded: then ``set``, ``gone``, ``back``, ``link`` and ``silent`` are about them."""
     set_: dict[str, dict[str, dict[str, Value]]] = {}
     """Table, device, raw column, value."""
     gone: tuple[str, ...] = ()
@@ -112,6 +122,22 @@ class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"s
     """The console is stopped for so many seconds."""
 
 
+class FeedOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A feed of a scenario."""
+
+    name: str
+    rating: float | None = None
+    volts: float | None = None
+    phases: int = 1
+    pair: str = ""
+    rack: str = ""
+    pdu: str = ""
+    """Its PDU, which is a device of the scenario by being named."""
+    part: str = ""
+    nodes: str = ""
+    """Which hang on it, folded."""
+
+
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A scenario file."""
 
@@ -125,12 +151,16 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     leaves: dict[str, str] = {}
     jumps: dict[str, str] = {}
     """Jump hosts, and the nodes that are reached through each."""
-    devices: dict[DeviceKind, str] = {}
-    """What is watched beside the nodes, by kind: names, folded. A change that names no node is not for them."""
     have: dict[str, tuple[str, ...]] = {}
-    """Devices of each node, by table; of a switch its ports (table ``uplink``)."""
+    """Devices of each node, by table."""
     names: dict[str, dict[str, dict[str, Value | list[str]]]] = {}
     """Attributes, by table and device."""
+    feeds: tuple[FeedOf, ...] = ()
+    bmcs: str = ""
+    """Nodes with a BMC, folded; of ``n1`` it is ``n1-bmc``."""
+    pdus: dict[str, str] = {}
+    """By rack: PDUs beside those that feeds name, folded."""
+    switches: dict[str, str] = {}
     gpus: int | None = None
     """How many GPUs the inventory expects on each node."""
     ports: int | None = None
@@ -160,9 +190,19 @@ def load(path: str | Path) -> Scenario:
 def _checked(made: Scenario) -> None:
     if not 0 < made.end <= MOST_SECONDS or made.interval < 1:
         raise ValueError(f"end must be 1 to {MOST_SECONDS}, interval at least 1")
-    for table in {*made.have, *made.names, *(name for change in made.at for name in change.set_)}:
+    said = {*made.have, *(made.names.keys() - DEVICE_HEALTHY.keys()),
+            *(name for change in made.at if not change.device for name in change.set_)}
+    for table in said:
         if table not in HEALTHY:
             raise ValueError(f"no table {table!r}; there are {', '.join(HEALTHY)}")
+    named = {one.name for one in _site(made).devices}
+    for change in made.at:
+        for name in _names(change.device) if change.device else ():
+            if name not in named:
+                raise ValueError(f"no device {name!r}; there are {', '.join(sorted(named)) or 'none'}")
+        for table in change.set_ if change.device else ():
+            if table not in DEVICE_HEALTHY:
+                raise ValueError(f"no table {table!r} of a device; there are {', '.join(DEVICE_HEALTHY)}")
     known = builtin()
     for name in made.only:
         if name not in known and name not in made.rules:
@@ -180,9 +220,78 @@ def _nodes(made: Scenario) -> list[NodeInfo]:
 
 
 def _site(made: Scenario) -> Site:
-    return Site(devices=tuple(
-        Device(name, kind, None, leaf=name if kind == "switch" else "") for kind, folded in made.devices.items()
-        for name in _names(folded)))
+    """The feeds and devices of a scenario."""
+    feeds = tuple(
+        Feed(one.name, one.rating, one.volts, one.phases, pair=one.pair, rack=one.rack, pdu=one.pdu, part=one.part,
+             supplies=tuple(Supply(name) for name in (_names(one.nodes) if one.nodes else ())))
+        for one in made.feeds)
+    racks = {one.pdu: one.rack for one in feeds if one.pdu}
+    racks.update({name: rack for rack, folded in made.pdus.items() for name in _names(folded)})
+    switches = {name: rack for rack, folded in made.switches.items() for name in _names(folded)}
+    every = float(DEVICE_SECONDS)
+    return Site(feeds, (
+        *(Device(name, "pdu", None, rack=rack, interval_seconds=every) for name, rack in racks.items()),
+        *(Device(f"{name}-bmc", "bmc", None, of=name, interval_seconds=every)
+          for name in (_names(made.bmcs) if made.bmcs else ())),
+        *(Device(name, "switch", None, rack=rack, interval_seconds=every) for name, rack in switches.items())))
+
+
+class _Device:
+    """What one device reads at the moment."""
+
+    def __init__(self, device: Device, names: Mapping[str, Mapping[str, Mapping[str, Value | list[str]]]]) -> None:
+        self.kind, self._names = device.kind, names
+        self.link = LinkState.UP
+        self.silent = False
+        self._values: dict[str, dict[str, dict[str, Value]]] = {}
+        if device.kind == "bmc":
+            self._values["bmc"] = {"": dict(DEVICE_HEALTHY["bmc"])}
+        self._growing: dict[tuple[str, str, str], tuple[float, float, int]] = {}
+        self._gone: set[str] = set()
+        self._count = 0
+
+    def change(self, change: Change) -> None:
+        for table, things in change.set_.items():
+            for key, values in things.items():
+                mine = self._values.setdefault(table, {}).setdefault(key, dict(DEVICE_HEALTHY[table]))
+                for column, value in values.items():
+                    if isinstance(value, str) and value.startswith("+"):
+                        base = self._now(table, key, column, change.second)
+                        self._growing[table, key, column] = (
+                            base if isinstance(base, float) else 0.0, float(value), change.second)
+                    else:
+                        self._growing.pop((table, key, column), None)
+                        mine[column] = value
+        self._gone = (self._gone | set(change.gone)) - set(change.back)
+        if change.silent is not None:
+            self.silent = change.silent
+        if change.link:
+            self.link = LinkState[change.link.upper()]
+
+    def _now(self, table: str, key: str, column: str, second: int) -> float | str | None:
+        grows = self._growing.get((table, key, column))
+        if grows is not None:
+            return grows[0] + grows[1] * (second - grows[2])
+        value = self._values[table][key].get(column)
+        if isinstance(value, str):
+            return value if value.startswith("!") else f"={value}"
+        return None if value is None else float(value)
+
+    def frame(self, second: int) -> Frame:
+        """The device's frame of this second."""
+        self._count += 1
+        at = ZERO + second
+        tables = {}
+        for table, things in self._values.items():
+            keys = [key for key in things if key not in self._gone]
+            columns = dict.fromkeys(column for key in keys for column in things[key])
+            columns.update(dict.fromkeys(column for name, key, column in self._growing if name == table))
+            tables[table] = table_part(
+                [Row(key, {"name": key, **({"kind": key.split()[0]} if table == "pdu" else {}),
+                           **self._names.get(table, {}).get(key, {})}) for key in keys],
+                {column: [self._now(table, key, column, second) for key in keys] for column in columns})
+        part = GroupPart(at, iv=float(DEVICE_SECONDS), ms=20.0, n=self._count, tb=tables)
+        return device_frame(self._count, at, at, {self.kind: part}, {}, {})
 
 
 def _names(folded: str) -> list[str]:
@@ -195,9 +304,8 @@ def _names(folded: str) -> list[str]:
 class _Node:
     """What one node reads at the moment."""
 
-    def __init__(self, made: Scenario, number: int, *, device: bool = False) -> None:
+    def __init__(self, made: Scenario, number: int) -> None:
         self.encoder = Encoder()
-        self._device = device
         self._address = f"10.0.{number // 200}.{number % 200 + 1}"
         """Of its interface ``eth0``; the first node has 10.0.0.1."""
         self.silent = False
@@ -213,10 +321,8 @@ class _Node:
         self.growing: dict[tuple[str, str, str], tuple[float, float, int]] = {}
         """Table, device and column to value, growth each second, and since which second."""
         self.values: dict[str, dict[str, dict[str, Value]]] = {
-            table: {key: dict(HEALTHY[table]) for key in keys} for table, keys in made.have.items()
-            if (table in OF_DEVICES) == device}
-        if not device:
-            self.values.setdefault("node", {"": dict(HEALTHY["node"])})
+            table: {key: dict(HEALTHY[table]) for key in keys} for table, keys in made.have.items()}
+        self.values.setdefault("node", {"": dict(HEALTHY["node"])})
         self._names = made.names
 
     def change(self, change: Change) -> None:
@@ -264,8 +370,6 @@ class _Node:
                     setattr(group, key, value)
             if said.get("st", "ok") == "ok":
                 group.tables[table] = self._table(table, things, second)
-        if self._device:
-            self.encoder = Encoder()  # each of its frames is a full one
         made = self.encoder.encode(groups, at, ZERO + second + self.clock, {"cpu": 0.0, "rss": 2e7}, self.facts)
         return json.dumps(made).encode()
 
@@ -303,13 +407,14 @@ def run(made: Scenario) -> Iterator[Transition]:
         rules = {name: rules[name] for name in made.only}
     nodes = _nodes(made)
     vias = {node: name for name, folded in made.jumps.items() for node in _names(folded)}
-    site = _site(made)
-    states = [*(_Node(made, number) for number in range(len(nodes))),
-              *(_Node(made, number, device=True) for number in range(len(site.devices)))]
-    for info, state in zip(nodes, states, strict=False):
+    states = [_Node(made, number) for number in range(len(nodes))]
+    for info, state in zip(nodes, states, strict=True):
         state.via = vias.get(info.name, "")
-    core, devices = _console(nodes, rules, made, states, ZERO)
-    numbers = {name: number for number, name in enumerate((*(node.name for node in nodes), *(one.name for one in site.devices)))}
+    site = _site(made)
+    places = {one.name: _Device(one, made.names) for one in site.devices}
+    owners = {one.name: len(nodes) + number for number, one in enumerate(site.devices)}
+    core, devices = _console(nodes, rules, made, states, ZERO, places)
+    numbers = {node.name: number for number, node in enumerate(nodes)}
     changes = sorted(made.at, key=lambda change: change.second)
     paused_until = -1
     for second in range(0, made.end + 1, made.interval):
@@ -318,13 +423,19 @@ def run(made: Scenario) -> Iterator[Transition]:
             change = changes.pop(0)
             if change.restart:
                 kept = devices.state()
-                core, devices = _console(nodes, rules, made, states, now)
+                core, devices = _console(nodes, rules, made, states, now, places)
                 devices.adopt(kept.devices)
                 core.recall(kept, now, now)
                 states = [_renewed(state) for state in states]
             _by_hand(core, change)
             paused_until = max(paused_until, second + change.paused if change.paused else -1)
-            for name in _names(change.node) if change.node else [node.name for node in nodes]:
+            for name in _names(change.device) if change.device else ():
+                places[name].change(change)
+                if change.link:
+                    core.on_link(LinkEvent(owners[name], now, places[name].link, "", change.reason), now)
+            if change.device:
+                continue
+            for name in _names(change.node) if change.node else numbers:
                 number = numbers[name]
                 states[number].change(change)
                 if change.link:
@@ -337,6 +448,10 @@ def run(made: Scenario) -> Iterator[Transition]:
             if node.link == LinkState.UP and not node.silent:
                 raw = node.frame(second, float(made.interval))
                 core.on_frame(number, now, now, decode(raw), raw)
+        for name, place in places.items():
+            if place.link == LinkState.UP and not place.silent and second % DEVICE_SECONDS == 0:
+                frame, raw = encoded(place.frame(second))
+                core.on_frame(owners[name], now, now, frame, raw)
         yield from core.tick(now, now)
         devices.learn(now)
 
@@ -355,9 +470,12 @@ def _by_hand(core: Core, change: Change) -> None:
 
 def _console(
     nodes: list[NodeInfo], rules: Mapping[str, Rule], made: Scenario, states: list[_Node], now: float,
+    places: Mapping[str, _Device],
 ) -> tuple[Core, Devices]:
     core = Core(nodes, rules, expect_gpus=lambda node: made.gpus, expect_ports=lambda node: made.ports,
                 site=_site(made))
+    for number, place in enumerate(places.values()):
+        core.on_link(LinkEvent(len(nodes) + number, now, place.link), now)
     for number, state in enumerate(states):
         core.on_link(LinkEvent(number, now, state.link, via=state.via), now)
     return core, Devices(core)

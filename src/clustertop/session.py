@@ -13,6 +13,7 @@ from clustertop.clock import Clock, SystemClock
 from clustertop.core import Core, Snapshot, Tap
 from clustertop.memory import Memory
 from clustertop.model import LinkState, OwnCost, Request
+from clustertop.poll.devices import Devices
 from clustertop.poll.fleet import Fleet
 from clustertop.rules import latency
 
@@ -97,6 +98,7 @@ class Session:
         self._fleet = Fleet(
             plan.inventory.nodes, plan.settings, self, self._clock, unchecked=plan.inventory.unchecked,
             per_poll=plan.inventory.per_poll, released=self._released)
+        self._devices = Devices(plan.site.devices, len(plan.inventory.nodes), self, self._clock)
         self._follower: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()
         self._keeping: set[asyncio.Task[None]] = set()
@@ -104,25 +106,26 @@ class Session:
         self._ticker: asyncio.Task[None] | None = None
         self._meter = OwnMeter()
         self._news = asyncio.Event()
-        self._frames = [0] * len(plan.inventory.nodes)
-        self._unread = [False] * len(plan.inventory.nodes)
-        """By node: whether a group of its last frame has not been read for the first time."""
-        self._states = [LinkState.WAITING] * len(plan.inventory.nodes)
+        count = len(plan.inventory.nodes) + len(plan.site.devices)
+        self._frames = [0] * count
+        self._unread = [False] * count
+        """By node and device: whether a group of its last frame has not been read for the first time."""
+        self._states = [LinkState.WAITING] * count
         self.skipped_ticks = 0
         """Ticks left out because the one before took too long."""
 
     # -- what the poller calls -----------------------------------------------------------------------------------
 
     def on_frame(self, node: int, at: float, frame: Frame, raw: bytes) -> None:
-        """A frame of *node* arrived *at* (our monotonic clock)."""
+        """A frame of *node*, or behind these of a device, arrived *at* (our monotonic clock)."""
         self._frames[node] += 1
         self._unread[node] = any(part.st == "wait" for part in frame.g.values())
         self._news.set()
-        if not self.core.on_frame(node, at, self._clock.wall(), frame, raw):
+        if not self.core.on_frame(node, at, self._clock.wall(), frame, raw) and node < len(self._number):
             self._fleet.links[node].request({"do": "full"})
 
     def on_link(self, event: LinkEvent) -> None:
-        """A node's link changed."""
+        """The link to a node or a device changed."""
         self._states[event.node] = event.state
         self._news.set()
         self.core.on_link(event, self._clock.wall())
@@ -173,12 +176,17 @@ class Session:
         return self._meter.read()
 
     def request(self, request: Request) -> None:
-        """Pass a request on to its node's probe, or to all.
+        """Pass a request on to its node's probe, or to all nodes and devices; ``detail`` to a node's or feed's devices.
 
         That GPUs are to be let go (``release``) holds over reconnects, until they are taken again (``take``); other
         sessions of this operator do the same.
         """
         what = request.body.get("do")
+        if what == "detail":
+            self._look_closely(request)
+            return
+        if request.node is None:
+            self._devices.request(None, request.body)
         if what not in ("release", "take") or request.body.get("group", "gpu") != "gpu":
             self._fleet.request(request)
             return
@@ -188,6 +196,13 @@ class Session:
             self._hold(number, at)
             if self.plan.released is not None:
                 self._keep(asyncio.to_thread(self.plan.released.note, name, at))
+
+    def _look_closely(self, request: Request) -> None:
+        """Somebody looks at a node, or at a device: what says most of it reads all it has, for a while."""
+        owners = self.core.store.owners
+        for number in range(owners.first_device, owners.first_feed):
+            if request.node in {number, owners.host[number]}:
+                self._devices.request(number, request.body)
 
     def _hold(self, number: int, at: float | None) -> None:
         name = self.plan.inventory.nodes[number].name
@@ -221,7 +236,7 @@ class Session:
                     self._hold(number, said.get(name))
 
     async def wait_readings(self, frames: int, timeout_seconds: float) -> bool:
-        """Wait until every node has sent *frames* frames, with all its groups read, or cannot be read.
+        """Wait until every node sent *frames* frames, with all groups read, and every device one, or cannot be read.
 
         A tick has seen them then. Returns False if the time ran out first.
         """
@@ -240,15 +255,21 @@ class Session:
         return in_time
 
     def _settled(self, frames: int) -> bool:
-        """Whether every node has sent *frames* frames or cannot be read."""
-        return all(count >= frames or state in _FAILED
-                   for count, state in zip(self._frames, self._states, strict=True))
+        """Whether every node has sent *frames* frames, and every device one, or cannot be read."""
+        nodes = len(self._number)
+        return all(count >= (frames if number < nodes else 1) or state in _FAILED
+                   for number, (count, state) in enumerate(zip(self._frames, self._states, strict=True)))
 
     async def __aenter__(self) -> Self:
         """Start polling. Raises DescriptorLimitError."""
         if self._memory is not None:
             self._memory.recall(self._clock.monotonic(), self._clock.wall())
         await self._fleet.__aenter__()
+        try:
+            await self._devices.__aenter__()
+        except BaseException:
+            await self._fleet.close()
+            raise
         self._ticker = asyncio.create_task(self._run(), name="tick")
         self._follower = asyncio.create_task(self._follow(), name="released by others")
         return self
@@ -268,11 +289,13 @@ class Session:
                 await asyncio.wait({ticker})
                 if not ticker.cancelled():
                     bug = ticker.exception()
-        await self._fleet.__aexit__(kind, error, trace)
+        await asyncio.gather(self._fleet.close(), self._devices.close())
         if self._memory is not None:
             await self._memory.close()
         if self._ways:
             await asyncio.gather(*(way.close() for way in self._ways))
+        for other in (*self._fleet.bugs, *self._devices.bugs):
+            bug = bug or other
         if bug is not None and error is None:
             raise bug
 

@@ -190,7 +190,7 @@ def test_a_hostile_device_fits_a_frame_and_what_is_left_out_is_said() -> None:
     made, raw = encoded(frame(1, 100.0, 5000.0, {"bmc": bmc_part(reading, 99.0)}, bmc_facts(reading), {}))
     assert len(raw) <= MAX_FRAME
     assert decode(raw) == made
-    assert "\x1b".encode() not in raw
+    assert b"\x1b" not in raw
     assert b"\\u001b" not in raw
     assert "\u202e".encode() not in raw
     table = made.g["bmc"].tb["sensor"]

@@ -26,7 +26,7 @@ from nodes import table as cells
 if TYPE_CHECKING:
     from clustertop.signals.metric import Metric, TableSpec
 
-UNITS = {"", "/s", "A/s", "B", "B/s", "GT/s", "Hz", "W", "A", "V", "b/s", "lanes", "ratio", "s", "°C"}
+UNITS = {"", "/s", "A/s", "B", "B/s", "GT/s", "Hz", "W", "A", "V", "VA", "b/s", "kWh", "lanes", "ratio", "s", "°C"}
 EVERY = [(spec, metric) for spec in SPECS for metric in spec.metrics]
 NAMES = [f"{spec.name}.{metric.name}" for spec, metric in EVERY]
 SENT = {spec.name: spec for spec in SPECS if spec.name in GROUP_OF}

@@ -31,7 +31,7 @@ SENT = [spec for spec in SPECS if spec.name in GROUP_OF]
 
 def unit_by_name(name: str) -> set[str]:
     """The units that a name's ending promises; the longest ending counts."""
-    endings = [ending for ending in UNIT_OF if f"_{name}".endswith(ending)]
+    endings = [ending for ending in UNIT_OF if name.endswith(ending)]
     return UNIT_OF[max(endings, key=len)] if endings else {""}
 
 

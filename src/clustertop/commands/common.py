@@ -63,6 +63,7 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
     from clustertop.rules.configured import in_force, scoped
     from clustertop.rules.spec import builtin
     from clustertop.settings import expect_gpus, expect_ports, expect_width, poll_settings
+    from clustertop.site import resolve as resolve_site
     from clustertop.state import default_path
     from clustertop.store.view import Freshness
     from clustertop.topology_files import fill
@@ -71,7 +72,9 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
     rules = in_force(loaded, builtin())
     inventory = fill(resolve(args.hosts, loaded, args.hosts_file), loaded)
     poll = loaded.config.poll
-    notes = list(inventory.notes)
+    site = resolve_site(loaded, inventory, whole=not (
+        args.hosts or args.hosts_file is not None or loaded.config.inventory.default_group))
+    notes = [*inventory.notes, *site.notes]
     if inventory.unchecked:
         few = ", ".join(sorted(inventory.unchecked)[:3]) + (" ..." if len(inventory.unchecked) > 3 else "")
         notes.append(f"host keys are not checked for {len(inventory.unchecked)} nodes: {few}")
@@ -81,7 +84,7 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
         expect_gpus(inventory), expect_ports(inventory), Freshness(poll.late_intervals, poll.stale_intervals),
         released=ReleasedNodes.usual(), notes=tuple(notes), outlets=outlets(loaded, state), state=state,
         settle_seconds=alerts.settle_seconds, resume_seconds=alerts.resume_seconds,
-        accept_seconds=alerts.accept_seconds, origins=rules.origins)
+        accept_seconds=alerts.accept_seconds, origins=rules.origins, site=site)
     return plan, loaded
 
 

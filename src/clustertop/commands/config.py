@@ -78,13 +78,16 @@ def _check(file: str | None) -> int:
     from clustertop.notify import outlets
     from clustertop.rules.configured import in_force
     from clustertop.rules.spec import builtin
+    from clustertop.site import resolve as resolve_site
+    from clustertop.site import summary
     from clustertop.topology_files import fill
 
     loaded = load(file)
     rules = in_force(loaded, shipped := builtin())
     inventory = fill(resolve([], loaded), loaded)
     outlets(loaded, None)
-    for note in inventory.notes:
+    site = resolve_site(loaded, inventory, whole=not loaded.config.inventory.default_group, strict=True)
+    for note in (*inventory.notes, *site.notes):
         print(f"warning: {note}", file=sys.stderr)
     if loaded.path is None:
         print(f"ok: no config file at {default_path()[0]}, so the defaults hold")
@@ -93,6 +96,8 @@ def _check(file: str | None) -> int:
     else:
         nodes, racks = len(inventory), len(inventory.racks)
         print(f"ok: {loaded.path}, {_count(nodes, 'node')} in {_count(racks, 'rack')}")
+    if site:
+        print(f"beside the nodes: {summary(site)}")
     own = [name for name in loaded.config.rules if name not in shipped]
     off = [name for name in loaded.config.rules if not rules.rules[name].enabled]
     changed = [name for name in loaded.config.rules if name not in {*own, *off}]

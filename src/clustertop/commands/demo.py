@@ -77,7 +77,8 @@ async def running(
     async with start_demo(args.nodes, faults=faults, seed=args.seed) as demo:
         index = {node.name: number for number, node in enumerate(demo.nodes)}
         inventory = Inventory(demo.nodes, index=index)
-        plan = Plan(inventory, demo.settings(args.interval, PCIE_SECONDS), builtin(), title="demo")
+        plan = Plan(inventory, demo.settings(args.interval, PCIE_SECONDS), builtin(), title="demo",
+                    site=demo.site)
         if loaded is not None:
             alerts, rules = loaded.config.alerts, in_force(loaded)
             plan = dataclasses.replace(

@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clustertop.demo.faults import Fault, place
+from clustertop.demo.feeds import Wiring
 from clustertop.demo.machine import build
 from clustertop.demo.plan import make_plan
+from clustertop.demo.power import Power
 from clustertop.demo.readings import GROUPS, Node, Schedule
 from clustertop.demo.simulator import Simulator
+from clustertop.demo.switches import Switches
+from clustertop.demo.traffic import Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,6 +35,11 @@ class Cluster:
         self.plan = make_plan(count, seed)
         self.faults = place(faults, self.plan, seed)
         self.simulator = Simulator(self.plan, seed, self.faults)
+        self.wiring = Wiring(self.plan, self.faults)
+        self.power = Power(self.wiring, self.simulator, seed)
+        self.traffic = Traffic(self.plan, self.wiring, self.simulator, self.faults)
+        self.switches = Switches(self.plan, self.traffic, self.simulator, seed, self.faults)
+        self.simulator.followers += [self.power.move, self.traffic.move, self.switches.move]
         self.nodes = [
             Node(number, build(node, seed), self.simulator, [one for one in self.faults if one.node == number])
             for number, node in enumerate(self.plan.nodes)

@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from clustertop.demo.plan import NODES_PER_FEED
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -33,7 +35,25 @@ FAULTS = {
     "node-down": "a node goes away: its connections end and new ones are refused",
     "rack-down": "every node of a rack goes away at once, as when its power feed trips",
     "noisy-shell": "greetings, JSON-like noise and escape sequences before, between and after the frames",
+    "pdu-overload": "the load of a node's feed A climbs steadily, over four to five minutes, past its breaker's rating",
+    "feed-loss": "feed A of a node's group has no voltage any more, and feed B carries all of it",
+    "breaker-trip": "the breaker of four nodes that have no second feed trips, and they go down",
+    "bmc-hang": "a node's BMC takes requests and answers none",
+    "psu-fail": "a power supply of a node fails, and the other one carries it alone",
+    "cross-rack": "a job's ranks are in a bad order: each sends to a node in another rack",
+    "incast": "the nodes of a job all send to one of them, whose port is full and discards",
+    "uplink-down": "an uplink of a node's leaf switch goes down, and the others carry its load",
 }
+POWERED = ("pdu-overload", "feed-loss", "breaker-trip", "psu-fail")
+"""Faults of a node's feed or supply: two of them would blur each other within one group of nodes."""
+FABRIC = ("cross-rack", "incast")
+"""Faults that show only where a job spans racks, best leaves."""
+_PLACES = {
+    "x8-switch": "switch of GPU", "pdu-overload": "", "feed-loss": "", "breaker-trip": "", "bmc-hang": "",
+    "cross-rack": "", "incast": "", "node-down": "", "rack-down": "", "noisy-shell": "", "old-firmware": "",
+    "psu-fail": "PSU", "uplink-down": "uplink",
+}
+"""What the number of a fault's device counts; empty: nothing."""
 
 _FORM = re.compile(r"^(?P<name>[^@:]*)(?:@(?P<node>[^:]*))?(?::(?P<start>.*))?$", re.DOTALL)
 
@@ -102,15 +122,25 @@ def place(faults: Iterable[Fault], plan: Plan, seed: int) -> list[Placed]:
     rng = random.Random(f"{seed}/faults")  # noqa: S311 - a repeatable choice, not a secret
     wanted = list(faults)
     taken = {_find(fault, names) for fault in wanted if fault.node}
-    out = []
+    out: list[Placed] = []
     for fault in wanted:
         if fault.node:
             node = _find(fault, names)
         else:
-            node = _pick(plan, taken, rng)
+            node = _pick(fault.name, plan, taken, {one.node for one in out if one.name in POWERED}, rng)
             taken.add(node)
+        if fault.name in FABRIC and fault.node:
+            _spans(fault, node, plan)
         out.append(Placed(fault.name, node, rng.randrange(8), fault.start_seconds))
     return out
+
+
+def words(one: Placed, plan: Plan) -> str:
+    """A placed fault for people: ``x8 on gpu005, GPU or port 3, 3 s after the first frame``."""
+    what = _PLACES.get(one.name, "GPU or port")
+    number = one.device % 2 + 1 if what == "PSU" else one.device
+    place = f", {what} {number}" if what else ""
+    return f"{one.name} on {plan.nodes[one.node].name}{place}, {one.start_seconds:g} s after the first frame"
 
 
 def _find(fault: Fault, names: Sequence[str]) -> int:
@@ -123,8 +153,31 @@ def _find(fault: Fault, names: Sequence[str]) -> int:
     )
 
 
-def _pick(plan: Plan, taken: set[int], rng: random.Random) -> int:
+def _pick(name: str, plan: Plan, taken: set[int], powered: set[int], rng: random.Random) -> int:
     # A fault is easier to see where there is work; some show nowhere else.
     busy = [number for number, node in enumerate(plan.nodes) if node.job >= 0]
     able = busy or list(range(len(plan.nodes)))
-    return rng.choice([number for number in able if number not in taken] or able)
+    if name in FABRIC:
+        able = _wide(plan, "leaf") or _wide(plan, "rack") or able
+    free = [number for number in able if number not in taken]
+    if name in POWERED:
+        groups = {number // NODES_PER_FEED for number in powered}
+        free = [number for number in free if number // NODES_PER_FEED not in groups] or free
+    return rng.choice(free or able)
+
+
+def _wide(plan: Plan, domain: str) -> list[int]:
+    """Nodes whose job stands in more than one rack, or hangs on more than one leaf."""
+    found: dict[int, set[str]] = {}
+    for node in plan.nodes:
+        found.setdefault(node.job, set()).add(getattr(node, domain))
+    return [number for number, node in enumerate(plan.nodes) if node.job >= 0 and len(found[node.job]) > 1]
+
+
+def _spans(fault: Fault, node: int, plan: Plan) -> None:
+    """Refuse a fabric fault on a node whose job stays in one rack. Raises FaultError."""
+    wide = _wide(plan, "rack")
+    if node not in wide:
+        instead = f"take {plan.nodes[wide[0]].name}" if wide else "take more nodes"
+        raise FaultError(
+            f"--fault {fault.name}@{fault.node}: the job of {plan.nodes[node].name} does not leave its rack; {instead}")

@@ -10,16 +10,19 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from clustertop.demo.faults import Fault, FaultError, place
+from clustertop.demo.feeds import Wiring
 from clustertop.demo.plan import make_plan
 from clustertop.model import NodeInfo
 from clustertop.text import clean
 from clustertop.wire.transport import PollSettings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Iterable, Mapping
+
+    from clustertop.places import Site
 
 HOST = "127.0.0.1"
 USER = "demo"
@@ -46,6 +49,8 @@ class Demo:
     faults: tuple[str, ...]
     """What goes wrong where, for people: ``x8 on gpu005, GPU or port 3, after 3 s``."""
     pid: int
+    site: Site
+    """Its feeds, PDUs, BMCs and leaf switches, and how to ask them."""
 
     def settings(self, interval_seconds: float = 1.0, pcie_interval_seconds: float = 2.0) -> PollSettings:
         """Return how to poll it; host keys are checked."""
@@ -75,7 +80,8 @@ async def start_demo(
         DemoError: the process did not come up.
     """
     wanted = tuple(faults)
-    place(wanted, make_plan(count, seed), seed)
+    plan = make_plan(count, seed)
+    wiring = Wiring(plan, place(wanted, plan, seed))
     directory = Path(tempfile.mkdtemp(prefix="clustertop-demo-"))
     arguments = ["--dir", str(directory), "--nodes", str(count), "--seed", str(seed)]
     for fault in wanted:
@@ -89,7 +95,11 @@ async def start_demo(
             sys.executable, "-m", "clustertop.demo.server", *arguments, stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE, stderr=errors, start_new_session=True, limit=1 << 22,
         )  # fmt: skip
-        yield await _started(process, directory, errors, count)
+        # Here: its HTTP and SNMP libraries load while the process starts.
+        from clustertop.demo.site import make_site
+
+        report = await _started(process, errors, count)
+        yield _demo(report, directory, process.pid, make_site(plan, wiring, directory, report["devices"]))
     finally:
         if process is not None:
             await _end(process)
@@ -97,7 +107,7 @@ async def start_demo(
         shutil.rmtree(directory, ignore_errors=True)
 
 
-async def _started(process: asyncio.subprocess.Process, directory: Path, errors: IO[bytes], count: int) -> Demo:
+async def _started(process: asyncio.subprocess.Process, errors: IO[bytes], count: int) -> Mapping[str, Any]:
     assert process.stdout is not None
     limit = START_SECONDS + count * START_SECONDS_PER_NODE
     try:
@@ -106,9 +116,13 @@ async def _started(process: asyncio.subprocess.Process, directory: Path, errors:
     except TimeoutError:
         raise DemoError(f"the demo cluster's process did not come up within {limit:g} s") from None
     try:
-        report = json.loads(line)
+        report: dict[str, Any] = json.loads(line)
     except ValueError:
         raise DemoError(f"the demo cluster's process ended at once: {_last_words(errors)}") from None
+    return report
+
+
+def _demo(report: Mapping[str, Any], directory: Path, pid: int, site: Site) -> Demo:
     return Demo(
         nodes=tuple(
             NodeInfo(node["name"], host=HOST, user=USER, port=node["port"], rack=node["rack"], leaf=node["leaf"])
@@ -117,8 +131,9 @@ async def _started(process: asyncio.subprocess.Process, directory: Path, errors:
         known_hosts=directory / "known_hosts",
         client_key=directory / "client_key",
         ssh_config=directory / "ssh_config",
-        faults=tuple(_words(one) for one in report["faults"]),
-        pid=process.pid,
+        faults=tuple(report["faults"]),
+        pid=pid,
+        site=site,
     )
 
 
@@ -127,10 +142,6 @@ def _last_words(errors: IO[bytes]) -> str:
     errors.seek(0)
     said = errors.read(1 << 16).strip().splitlines()
     return clean(said[-1], 300) if said else "it said nothing"
-
-
-def _words(one: dict[str, object]) -> str:
-    return f"{one['name']} on {one['node']}, GPU or port {one['device']}, {one['start']:g} s after the first frame"
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

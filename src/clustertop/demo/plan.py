@@ -8,6 +8,8 @@ from dataclasses import dataclass
 MAX_NODES = 2048
 SMALL_FLEET = 128
 """Up to this many nodes a rack holds 8, beyond it 16."""
+NODES_PER_FEED = 4
+"""Nodes next to each other that hang on one feed, or one pair of feeds. A rack holds a whole number of such groups."""
 _JOB_SIZES = (1, 2, 2, 4, 4, 8, 8, 16, 16, 32, 64)
 _IDLE_SHARE = 0.06
 

@@ -11,18 +11,21 @@ import asyncio
 import gc
 import json
 import logging
+import math
 import os
 import resource
 import shutil
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import asyncssh
+import numpy as np
 
 from clustertop.demo.cluster import DEFAULT_NODES, DEFAULT_SEED, Cluster
-from clustertop.demo.faults import parse
+from clustertop.demo.devices import Devices
+from clustertop.demo.faults import parse, words
 from clustertop.demo.session import Demo, Door, Rooms
 
 if TYPE_CHECKING:
@@ -39,8 +42,12 @@ SKIP_STEPS_SECONDS = 1.0
 
 
 def descriptors(nodes: int) -> None:
-    """Make room for a listener and two connections a node. Raises OSError where the hard limit is too low."""
-    need = 3 * nodes + SPARE_DESCRIPTORS
+    """Make room for a listener and two connections a node, and as much for its BMC and PDU.
+
+    Raises:
+        OSError: the hard limit is too low for the nodes alone.
+    """
+    need = 6 * nodes + SPARE_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= need:
         return
@@ -57,6 +64,7 @@ async def serve(cluster: Cluster, directory: Path, interval: float | None = None
     over = asyncio.Event()
     _watch_stdin(loop, over)
     demo, rooms = Demo(cluster, interval), Rooms()
+    devices = Devices(demo, directory)
     host_key = asyncssh.generate_private_key("ssh-ed25519")
     client_key = asyncssh.generate_private_key("ssh-ed25519")
     public = client_key.export_public_key().decode("ascii")
@@ -74,24 +82,27 @@ async def serve(cluster: Cluster, directory: Path, interval: float | None = None
             rooms.assign(listener.get_port(), number)
         ports = [listener.get_port() for listener in listeners]
         _write_files(directory, host_key, client_key, ports)
-        _report(cluster, ports)
+        _report(cluster, ports, await devices.start())
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 50, 100)
-        life = asyncio.create_task(_life(demo, rooms, listeners), name="demo life")
+        life = asyncio.create_task(_life(demo, rooms, listeners, devices), name="demo life")
         await asyncio.wait({life, asyncio.create_task(over.wait())}, return_when=asyncio.FIRST_COMPLETED)
         if life.done():
             life.result()
         await over.wait()
         life.cancel()
     finally:
+        devices.close()
         for number, listener in enumerate(listeners):
             listener.close()
             rooms.shut(number)
 
 
-async def _life(demo: Demo, rooms: Rooms, listeners: Sequence[asyncssh.SSHAcceptor]) -> None:
-    """Take nodes down when their time has come; their time starts with the first frame."""
+async def _life(
+    demo: Demo, rooms: Rooms, listeners: Sequence[asyncssh.SSHAcceptor], devices: Devices
+) -> None:
+    """Take nodes and their BMCs down when their time has come; their time starts with the first frame."""
     await demo.first_frame.wait()
     down = sorted(departures(demo.cluster))
     while down or demo.cluster.nodes:
@@ -100,19 +111,17 @@ async def _life(demo: Demo, rooms: Rooms, listeners: Sequence[asyncssh.SSHAccept
             number = down.pop(0)[1]
             listeners[number].close()
             rooms.shut(number)
+        devices.cut()
         # The simulator goes on while nobody looks, in small strides.
         await asyncio.sleep(min(SKIP_STEPS_SECONDS, max(down[0][0] - now, 0.0)) if down else SKIP_STEPS_SECONDS)
 
 
 def departures(cluster: Cluster) -> Iterator[tuple[float, int]]:
-    """When nodes go away, and which; of a rack all that stand in it."""
-    nodes = cluster.plan.nodes
-    for one in cluster.faults:
-        if one.name == "node-down":
-            yield one.start_seconds, one.node
-        elif one.name == "rack-down":
-            yield from ((one.start_seconds, number) for number, node in enumerate(nodes)
-                        if node.rack == nodes[one.node].rack)
+    """When nodes go away, and which: they are taken down, or have no power any more."""
+    wiring = cluster.wiring
+    for number, seconds in enumerate(np.minimum(wiring.off_from, wiring.dark_from).tolist()):
+        if math.isfinite(seconds):
+            yield seconds, number
 
 
 def _watch_stdin(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
@@ -145,16 +154,13 @@ def _write_files(
     (directory / SSH_CONFIG).write_text("", encoding="ascii")
 
 
-def _report(cluster: Cluster, ports: Sequence[int]) -> None:
+def _report(cluster: Cluster, ports: Sequence[int], devices: dict[str, Any]) -> None:
     nodes = [
         {"name": node.name, "port": port, "rack": node.rack, "leaf": node.leaf}
         for node, port in zip(cluster.plan.nodes, ports, strict=True)
     ]
-    faults = [
-        {"name": one.name, "node": cluster.plan.nodes[one.node].name, "device": one.device, "start": one.start_seconds}
-        for one in cluster.faults
-    ]
-    sys.stdout.write(json.dumps({"nodes": nodes, "faults": faults}) + "\n")
+    faults = [words(one, cluster.plan) for one in cluster.faults]
+    sys.stdout.write(json.dumps({"nodes": nodes, "faults": faults, "devices": devices}) + "\n")
     sys.stdout.flush()
 
 

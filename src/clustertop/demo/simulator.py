@@ -22,7 +22,7 @@ from clustertop.demo.machine import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -82,11 +82,16 @@ class Simulator:
         self.sent: Floats = rng.uniform(1e14, 4e15, (count, PORTS))
         self.received: Floats = self.sent * rng.normal(1.0, 0.001, (count, PORTS))
         self._waits: Floats = rng.uniform(1e5, 1e8, (count, PORTS))
-        self._busy_cpu: Floats = np.where(self._idle, 0.008, 0.14)
+        self.busy_cpu: Floats = np.where(self._idle, 0.008, 0.14)
+        """Of all CPUs of a node, 0 to 1."""
+        self.flow: Floats = np.zeros(count)
+        """Bytes per second that each compute port of a node sends for its job."""
+        self.followers: list[Callable[[float, float], None]] = []
+        """What moves with the nodes: called after each step with the moment and the step's length in seconds."""
         uptime = rng.uniform(3e5, 4e6, count)
         self._jiffies: Floats = np.floor(uptime * CPUS * JIFFIES_PER_SECOND)
         self._idle_jiffies: Floats = np.floor(self._jiffies * 0.87)
-        self._load: Floats = np.repeat((self._busy_cpu * CPUS)[None, :], 3, axis=0)
+        self._load: Floats = np.repeat((self.busy_cpu * CPUS)[None, :], 3, axis=0)
         self._host_memory = HOST_MEMORY_BYTES * np.where(self._idle, 0.97, rng.uniform(0.62, 0.8, count))
         self._management: Floats = rng.uniform(1e10, 1e12, (count, 2))
         self._blocks: tuple[int, Ints, Ints, list[list[float]]] | None = None
@@ -96,12 +101,18 @@ class Simulator:
         """The moment that the state shows, in seconds since the start."""
         return self.step * STEP_SECONDS
 
+    def inlet(self, node: int) -> float:
+        """Temperature of the air that a node takes in, in degrees Celsius."""
+        return float(self._inlet[node].mean())
+
     def advance(self, seconds: float) -> None:
         """Go on to the last step at or before *seconds*; never back."""
         last = int(seconds / STEP_SECONDS + 1e-6)
         while self.step < last:
             self.step += 1
             self._move(self.seconds)
+            for follow in self.followers:
+                follow(self.seconds, STEP_SECONDS)
 
     def _move(self, now: float) -> None:
         dt = STEP_SECONDS
@@ -153,8 +164,8 @@ class Simulator:
 
     def _count(self, dt: float, reducing: NDArray[np.bool_], saving: NDArray[np.bool_]) -> None:
         """Advance the counters by one step."""
-        flow = self._traffic[self._job] * np.where(saving, 0.0, np.where(reducing, 1.0, 0.08)) * dt
-        compute = flow[:, None] * self._port_factor
+        self.flow = self._traffic[self._job] * np.where(saving, 0.0, np.where(reducing, 1.0, 0.08))
+        compute = (self.flow * dt)[:, None] * self._port_factor
         store_out = np.where(saving, 9e9, np.where(self._idle, 2e4, 1.5e7))[:, None] * dt
         store_in = np.where(self._idle, 3e4, 6e8)[:, None] * dt
         self.sent[:, :COMPUTE_PORTS] += compute
@@ -163,11 +174,11 @@ class Simulator:
         self.received[:, COMPUTE_PORTS:] += store_in
         self._waits[:, :COMPUTE_PORTS] += compute / 9e6
         busy = np.where(self._idle, 0.008, np.where(saving, 0.31, np.where(reducing, 0.11, 0.16)))
-        self._busy_cpu += (busy - self._busy_cpu) * 0.3
+        self.busy_cpu += (busy - self.busy_cpu) * 0.3
         jiffies = CPUS * JIFFIES_PER_SECOND * dt
         self._jiffies += jiffies
-        self._idle_jiffies += jiffies * (1.0 - self._busy_cpu)
-        load = self._busy_cpu * CPUS
+        self._idle_jiffies += jiffies * (1.0 - self.busy_cpu)
+        load = self.busy_cpu * CPUS
         self._load += (load - self._load) * np.array([[dt / 60.0], [dt / 300.0], [dt / 900.0]])
         self._management += np.array([4.2e4, 9.1e4]) * dt
 

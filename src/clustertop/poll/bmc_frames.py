@@ -16,9 +16,17 @@ GROUP = "bmc"
 _STATES_SHOWN = 8
 
 
-def bmc_part(reading: BmcReading, at: float) -> GroupPart:
-    """The group of *reading*, whose values were asked for *at* (our monotonic clock)."""
-    return GroupPart(at, tb={"bmc": _bmc(reading), "psu": _psus(reading.psus), "sensor": _sensors(reading)})
+Rows = dict[str, tuple["Sensor", Row]]
+"""By key: a sensor, and the row that was made of it. Most are read seldom, and the same objects meanwhile."""
+
+
+def bmc_part(reading: BmcReading, at: float, rows: Rows | None = None) -> GroupPart:
+    """The group of *reading*, whose values were asked for *at* (our monotonic clock).
+
+    *rows* is for the same BMC's next reading: what is made here is kept there.
+    """
+    sensors = _sensors(reading, {} if rows is None else rows)
+    return GroupPart(at, tb={"bmc": _bmc(reading), "psu": _psus(reading.psus), "sensor": sensors})
 
 
 def bmc_facts(reading: BmcReading) -> dict[str, Attr]:
@@ -64,10 +72,18 @@ def _psus(psus: tuple[Psu, ...]) -> TablePart:
     return table_part(rows, columns)
 
 
-def _sensors(reading: BmcReading) -> TablePart:
+def _sensors(reading: BmcReading, known: Rows) -> TablePart:
     sensors = reading.sensors
     paths = reading.source == "redfish"
-    rows = [Row(one.id if paths or not one.entity else f"{one.id}/{one.entity}", _sensor(one)) for one in sensors]
+    rows: list[Row] = []
+    for one in sensors:
+        key = one.id if paths or not one.entity else f"{one.id}/{one.entity}"
+        before = known.get(key)
+        if before is None or before[0] is not one:
+            before = known[key] = (one, Row(key, _sensor(one)))
+        rows.append(before[1])
+    if len(known) > 2 * len(sensors):
+        known.clear()  # what is gone is not kept
     behind = 0.0
     if paths and reading.detail_at is not None and reading.taken_at is not None:
         behind = max(0.0, reading.taken_at - reading.detail_at)

@@ -14,12 +14,24 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from clustertop.rules.rowsets import RowSet
+    from clustertop.rules.spec import Rule
     from clustertop.rules.verdicts import Verdicts
     from clustertop.store.view import FleetView
 
     Verdict = tuple[str, int]
     """Rule and row."""
     Rows = NDArray[np.intp]
+
+
+EARLIER_SECONDS = 120.0
+"""A node may be given up before its feed's next reading tells why, by as much."""
+_OF_SUPPLY = frozenset({"psu", "bmc", "device"})
+
+
+def _dark(rule: Rule) -> bool:
+    """Whether a rule tells of what becomes dark with its feed: a link, a supply, a device, a card that is braked."""
+    return rule.table in _OF_SUPPLY or (rule.table, rule.metric) in {
+        ("node", "reachable"), ("node", "frames_missed"), ("gpu", "power_brake")}
 
 
 class Causes:
@@ -34,6 +46,7 @@ class Causes:
         self._dead = np.zeros(len(view.owners), np.bool_)
         self._of_node: dict[int, Verdict] = {}
         self._of_thing: dict[tuple[str, int], Verdict] = {}
+        self._of_feed: dict[int, Verdict] = {}
         self._followed: dict[Verdict, Verdict] = {}
         self._tables: set[str] = set()
         self._early: set[str] = set()
@@ -55,6 +68,10 @@ class Causes:
             nodes = self._view[rule.table].node[rows]
             self._dead[nodes] = True
             self._of_node.update((node, (name, row)) for node, row in zip(nodes.tolist(), rows.tolist(), strict=True))
+        elif rule.covers == "feed":
+            for row in rows.tolist():
+                supplied = self._view.of.supplied(int(self._view[rule.table].node[row]))
+                self._of_feed.update(dict.fromkeys(supplied, (name, row)))
         elif rule.covers == "thing":
             for row in rows.tolist():
                 for table, other in self._same(rule.table, row):
@@ -88,9 +105,18 @@ class Causes:
         cause = self._followed.get((name, row)) or self._of_thing.get((rule.table, row))
         if cause is not None and cause[0] != name:
             return cause
+        if self._of_feed and _dark(rule):
+            cause = self._of_feed.get(int(self._view[rule.table].node[row]))
+            # What was dark long before has another cause.
+            if cause is not None and cause[0] != name and (
+                    self._since(name, row) >= self._since(*cause) - EARLIER_SECONDS):
+                return cause
         if rule.covers == "node":
             return None
         return self._of_node.get(int(self._view[rule.table].node[row]))
+
+    def _since(self, name: str, row: int) -> float:
+        return float(self._verdicts[name].since[row])
 
     def top(self, name: str, row: int) -> Verdict:
         """The last of the causes above this verdict; itself where there is none."""
@@ -108,6 +134,6 @@ class Causes:
         rule = self._verdicts[name].rule
         if rule.covers != "node" and self._of_node:
             rows = rows[~self._dead[self._view[rule.table].node[rows]]]
-        if rule.table in self._tables or name in self._early:
+        if rule.table in self._tables or name in self._early or (self._of_feed and _dark(rule)):
             rows = np.array([row for row in rows.tolist() if self.above(name, row) is None], np.intp)
         return rows

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
     from clustertop.model import NodeInfo
 
-DomainKind = Literal["rack", "leaf", "group", "jump", "devices", "fleet"]
-_ORDER: dict[DomainKind, int] = {"rack": 0, "leaf": 1, "group": 2, "jump": 3, "devices": 4, "fleet": 5}
+DomainKind = Literal["rack", "feed", "leaf", "group", "jump", "devices", "fleet"]
+_ORDER: dict[DomainKind, int] = {
+    "rack": 0, "feed": 1, "leaf": 2, "group": 3, "jump": 4, "devices": 5, "fleet": 6}
 _WORDS = {"jump": "jump host"}
+_PLURAL = {**DEVICE_PLURAL, "feed": "feeds"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +54,14 @@ class Domains:
         self.nodes, self.vias = tuple(nodes), tuple(vias)
         members: dict[tuple[DomainKind, str], set[int]] = {}
         for number, node in enumerate(nodes):
-            if node.kind in DEVICE_PLURAL:
-                members.setdefault(("devices", DEVICE_PLURAL[node.kind]), set()).add(number)
+            if node.kind in _PLURAL:
+                members.setdefault(("devices", _PLURAL[node.kind]), set()).add(number)
             if node.kind != "node":
                 continue
             if node.rack:
                 members.setdefault(("rack", node.rack), set()).add(number)
+            for feed in node.feeds:
+                members.setdefault(("feed", feed), set()).add(number)
             if node.leaf:
                 members.setdefault(("leaf", node.leaf), set()).add(number)
             for group in node.groups:

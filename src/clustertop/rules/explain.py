@@ -12,7 +12,7 @@ import numpy as np
 
 from clustertop.clock import iso, local_time
 from clustertop.quantity import duration, quantity
-from clustertop.rules import latency, words
+from clustertop.rules import latency, power_words, words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +28,8 @@ BUILT_IN = "builtin"
 SHOWN_READINGS = 8
 """Readings in a line of text, spread over what is kept; the object has all that are kept."""
 SHOWN_MEMBERS = 16
+_OF_POWER = frozenset({"node", "gpu", "pcie", "bmc", "psu"})
+"""Tables of whose faults the power may be the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class Explanation:
     clear_origin: str
     detects_within: float | None
     """Seconds; None: not known."""
+    feeds: tuple[str, ...] = ()
+    """Of an alert about one node: what its feeds do, and did in the minutes before it was raised."""
 
 
 def explain(
@@ -99,7 +103,15 @@ def explain(
     return Explanation(
         alert, rule, table.spec, view.at, view.wall, now, why, readings, limits, words.clear(rule, table.spec),
         next((mine[key] for key in ("clear.limit", "clear.seconds", "clear.polls") if key in mine), BUILT_IN),
-        None if when is None else latency.of_alert(alert, rule, view, when))
+        None if when is None else latency.of_alert(alert, rule, view, when),
+        tuple(power_words.did(view, row, alert.since) for row in _feeds(alert, rule, view)))
+
+
+def _feeds(alert: Alert, rule: Rule, view: FleetView) -> list[int]:
+    """The feeds of the one node that *alert* is about, where power may have to do with it."""
+    if len(alert.on) != 1 or rule.table not in _OF_POWER:
+        return []
+    return power_words.feeds_of(view, alert.on[0])
 
 
 def _readings(view: FleetView, rule: Rule, row: int) -> tuple[tuple[float, float | None], ...]:
@@ -123,6 +135,7 @@ def lines(one: Explanation) -> list[str]:
         out.append(_row("told", f"{quantity(alert.value, unit)}, limit {rule.op} {quantity(alert.limit, unit)}"))
     if one.readings:
         out.append(_row("readings", _said(one)))
+    out += [_row("feed", said.removeprefix("feed ")) for said in one.feeds]
     out.append(_row("rule", f"{alert.rule}: {rule.title}"))
     out += [_row(limit.severity.name.lower(), f"{limit.text} ({limit.origin})") for limit in one.limits]
     out.append(_row("clear", f"{one.clear} ({one.clear_origin})"))
@@ -162,4 +175,5 @@ def as_object(one: Explanation) -> dict[str, object]:
         "clear": {"text": one.clear, "origin": one.clear_origin},
         "readings": [{"age_seconds": round(age, 3), "value": value} for age, value in one.readings],
         "hint": rule.hint, "look": rule.look, "source": rule.source, "detects_within_seconds": one.detects_within,
+        "feeds": list(one.feeds),
     }

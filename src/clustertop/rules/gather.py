@@ -27,6 +27,8 @@ ROLLING = 2
 """So many nodes of one parent, one of them just back, are restarted one after another."""
 TOGETHER_SECONDS = 60.0
 """An early sign so near in time to the same fault of its siblings is part of it."""
+DEVICE_SECONDS = 300.0
+"""So near in time to its nodes a silent device is part of the same event: devices are asked less often."""
 PLURAL = {"gpu": "GPUs", "pcie": "PCIe devices", "port": "RDMA ports", "net": "interfaces", "group": "groups",
           "link": "interfaces", "disk": "file systems", "traffic": "jobs, groups or leaves"}
 
@@ -103,6 +105,34 @@ def shared_signs(
             near = np.abs(sign.since[rows] - verdicts[one.rule].since[one.rows].min()) <= TOGETHER_SECONDS
             rows = rows[near & np.isin(view["node"].node[rows], list(one.within))]
             out.update(((early, row), (one.rule, int(one.rows[0]))) for row in rows.tolist())
+    return out
+
+
+def shared_devices(
+    verdicts: Mapping[str, Verdicts], goal: Iterable[Wanted], view: FleetView,
+) -> dict[tuple[str, int], tuple[str, int]]:
+    """Silent devices of a place whose nodes are silent too: device's verdict to one of the nodes'.
+
+    A rack that goes dark takes its BMCs, PDUs and switches with it: one event.
+    """
+    silent = [(name, state) for name, state in verdicts.items() if state.rule.table == "device" and len(state.firing)]
+    out: dict[tuple[str, int], tuple[str, int]] = {}
+    if not silent:
+        return out
+    for one in goal:
+        cause = verdicts[one.rule]
+        if not one.within or cause.rule.table != "node" or cause.rule.metric not in OF_THE_LINK:
+            continue
+        racks = {view.owners[node].rack for node in one.nodes} - {""}
+        since = cause.since[one.rows].min()
+        for name, state in silent:
+            rows = state.firing
+            for row in rows[np.abs(state.since[rows] - since) <= DEVICE_SECONDS].tolist():
+                owner = int(view["device"].node[row])
+                node = view.of.host[owner]
+                # Of a BMC its node counts; of what else has a place its rack.
+                if node in one.nodes or (node == owner and view.owners[owner].rack in racks):
+                    out[name, row] = (one.rule, int(one.rows[0]))
     return out
 
 

@@ -18,7 +18,7 @@ from clustertop.model import Alert, Severity, Thing, Transition
 from clustertop.rules import messages
 from clustertop.rules.causes import Causes
 from clustertop.rules.domains import Domains
-from clustertop.rules.gather import Wanted, shared_signs, wanted
+from clustertop.rules.gather import Wanted, shared_devices, shared_signs, wanted
 from clustertop.rules.rowsets import RowSet
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ class _Live:
     alert: Alert
     told: int
     """How many verdicts it held when it was last told of."""
+    devices: tuple[int, ...] = ()
+    """Rows of the device table that are under it."""
 
 
 class _Homes:
@@ -167,7 +169,7 @@ class Correlator:
         if waiting:
             causes, goal = self._goal(view, waiting)
         told = [one for key, one in goal.items() if not one.waits or key in self._live]
-        self._shared = shared_signs(self._verdicts, told, view)
+        self._shared = {**shared_devices(self._verdicts, told, view), **shared_signs(self._verdicts, told, view)}
         if self._shared:
             causes, goal = self._goal(view, waiting or None)
         return causes, goal
@@ -265,19 +267,22 @@ class Correlator:
             name = f"{one.rule} {one.thing.id} {wall:.3f}"
             alert_id = hashlib.blake2s(name.encode(), digest_size=5).hexdigest()
             kind = "remains" if self._told.member(one.rule, one.rows).any() else "raised"
-        alert = self._alert(view, one, alert_id, since, wall)
-        self._live[one.key] = _Live(one, alert, len(one.rows))
+        devices = self._devices(one)
+        alert = self._alert(view, one, alert_id, since, wall, devices)
+        self._live[one.key] = _Live(one, alert, len(one.rows), devices)
         self._told.add(one.rule, one.rows)
         out.append(_transition(view, kind, alert))
 
     def _keep(self, view: FleetView, live: _Live, one: Wanted, out: list[Transition]) -> None:
         old = live.alert
-        same = np.array_equal(one.rows, live.wanted.rows) and one.back == live.wanted.back
-        live.wanted = one
+        devices = self._devices(one)
+        same = (np.array_equal(one.rows, live.wanted.rows) and one.back == live.wanted.back
+                and devices == live.devices)
+        live.wanted, live.devices = one, devices
         if same and one.severity == old.severity:
             return
         self._told.add(one.rule, one.rows)
-        live.alert = self._alert(view, one, old.id, old.since, old.since_wall)
+        live.alert = self._alert(view, one, old.id, old.since, old.since_wall, devices)
         count = len(one.rows)
         if one.severity > old.severity:
             out.append(_transition(view, "worsened", live.alert))
@@ -297,14 +302,26 @@ class Correlator:
         message = messages.cleared(state.rule, alert, view.at, remain)
         out.append(_transition(view, "cleared", replace(alert, message=message, value=value)))
 
-    def _alert(self, view: FleetView, one: Wanted, alert_id: str, since: float, since_wall: float) -> Alert:
+    def _devices(self, one: Wanted) -> tuple[int, ...]:
+        """Rows of the device table that are under an alert about nodes of one place."""
+        if not one.within or not self._shared:
+            return ()
+        mine = set(one.rows.tolist())
+        return tuple(sorted({row for (name, row), (rule, of) in self._shared.items()
+                             if rule == one.rule and of in mine and self._rules[name].table == "device"}))
+
+    def _alert(
+        self, view: FleetView, one: Wanted, alert_id: str, since: float, since_wall: float,
+        devices: tuple[int, ...] = (),
+    ) -> Alert:
         if not one.scope:
             return replace(self._verdict(view, one.rule, int(one.rows[0]), alert_id, one.severity), since=since,
                            since_wall=since_wall, message=messages.single(self._verdicts[one.rule], view, one))
         rule, state = self._rules[one.rule], self._verdicts[one.rule]
         return Alert(
-            one.rule, rule.title, one.severity, one.thing, -1, messages.many(state, view, one),
-            float(len(one.rows)), None, "", since, since_wall, messages.labels(rule, view, one), rule.hint, alert_id,
+            one.rule, rule.title, one.severity, one.thing, -1, messages.many(state, view, one, devices),
+            float(len(one.rows)), None, "", since, since_wall,
+            (*messages.labels(rule, view, one), *(view["device"].labels[row] for row in devices)), rule.hint, alert_id,
             view.hosts(one.nodes))
 
     def _verdict(

@@ -21,6 +21,10 @@ HUNG_SECONDS = 3.0
 """Least time after which a call that has not returned counts as hung; else twice the group's interval."""
 SCREEN_SECONDS = 65.0
 """Facts for screening are read once a minute, and a name that is not answered for takes five seconds."""
+DEVICE = "device"
+"""Among the intervals: that of what is no node."""
+DEVICE_SECONDS = 10.0
+_OF_DEVICES = frozenset({"device", "feed", "pdu", "bmc", "psu", "sensor", "uplink"})
 _BESIDE = frozenset({"node", "group"})
 """Tables with columns that the console works out beside the readings of any one group."""
 
@@ -39,9 +43,15 @@ class Times:
     def at(self, view: FleetView, node: str) -> Times:
         """The same for one node as it is now: where readings are dear, its probe makes them less often."""
         number = next((number for number, one in enumerate(view.nodes) if one.name == node), None)
+        groups, found, devices = view["group"], dict(self.intervals), view["device"]
+        pdus = {feed.pdu for feed in view.of.site.feeds if feed.name == node and feed.pdu}
+        every = [seconds for row, attrs in enumerate(devices.attrs)
+                 if (node in {attrs.get("name"), attrs.get("of")} or attrs.get("name") in pdus)
+                 and (seconds := devices.value("interval_seconds", row)) is not None]
+        if every:
+            found[DEVICE] = max(every)
         if number is None:
-            return self
-        groups, found = view["group"], dict(self.intervals)
+            return replace(self, intervals=found)
         for row in groups.rows_of(number).tolist():
             seconds = groups.value("interval_seconds", row)
             if seconds is not None:
@@ -52,7 +62,8 @@ class Times:
 def times(settings: PollSettings, tick_seconds: float) -> Times:
     """Return the times of a session with *settings* that evaluates every *tick_seconds*."""
     often = settings.interval_seconds
-    return Times({"gpu": often, "rdma": often, "host": often, "sockets": often, "pcie": settings.pcie_interval_seconds,
+    return Times({DEVICE: DEVICE_SECONDS, "gpu": often, "rdma": often, "host": often, "sockets": often,
+                  "pcie": settings.pcie_interval_seconds,
                   "screen": SCREEN_SECONDS}, tick_seconds,
                  settings.keepalive_seconds * (settings.keepalive_count + 1))
 
@@ -86,11 +97,13 @@ def of_alert(alert: Alert, rule: Rule, view: FleetView, when: Times) -> float | 
 
 
 def _interval(rule: Rule, group: str, when: Times) -> float:
+    if rule.table in _OF_DEVICES:
+        return when.intervals.get(DEVICE, DEVICE_SECONDS)
     if rule.table == "group" or group not in when.intervals:
         # Of the groups that are read all the time: those who wait for a GPU do not wait for facts for screening.
-        return max(seconds for name, seconds in when.intervals.items() if name != "screen")
+        return max(seconds for name, seconds in when.intervals.items() if name not in {"screen", DEVICE})
     if rule.table in _BESIDE and rule.metric in {"reachable", "frames_missed", "clock_skew_seconds"}:
-        return min(when.intervals.values())
+        return min(seconds for name, seconds in when.intervals.items() if name != DEVICE)
     return when.intervals[group]
 
 

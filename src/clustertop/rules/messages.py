@@ -9,9 +9,9 @@ import numpy as np
 
 from clustertop.hosts import fold
 from clustertop.model import LinkState
-from clustertop.places import DEVICE_PLURAL
+from clustertop.places import DEVICE_PLURAL, DEVICE_WORD
 from clustertop.quantity import duration, quantity, scaled
-from clustertop.rules import traffic_messages
+from clustertop.rules import power_words, traffic_messages
 from clustertop.signals import gpu, kernel_log, rdma, screen, xid
 from clustertop.signals.rdma_catalogue import NARROW
 from clustertop.signals.rdma_counters import COUNTERS, spelling
@@ -38,7 +38,7 @@ FOLDED = 128
 
 def firing(name: str, rule: Rule, view: FleetView, row: int, value: float | None) -> str:
     """The line of a verdict that has been raised, worsened or eased."""
-    special = _SPECIAL.get(name)
+    special = _SPECIAL.get(name) or power_words.SPECIAL.get(name)
     if special is not None:
         return special(view, row)
     table = view[rule.table]
@@ -57,8 +57,8 @@ def single(state: Verdicts, view: FleetView, one: Wanted) -> str:
     return firing(state.name, state.rule, view, row, float(state.value[row]))
 
 
-def many(state: Verdicts, view: FleetView, one: Wanted) -> str:
-    """The line of an alert about many things of one parent."""
+def many(state: Verdicts, view: FleetView, one: Wanted, devices: Collection[int] = ()) -> str:
+    """The line of an alert about many things of one parent; *devices*: rows of silent devices that go with them."""
     rule, table, count = state.rule, view[state.rule.table], len(one.rows)
     if one.scope == 1:
         row = worst_row(state, one.rows)
@@ -67,8 +67,17 @@ def many(state: Verdicts, view: FleetView, one: Wanted) -> str:
     nodes = f"{len(one.nodes)} of {one.size} {_plural(view, one.nodes)}"
     if rule.table == "node" and rule.title.startswith("node "):
         text = f"{nodes} {rule.title[5:]}"
+    elif rule.table == "device":
+        text = f"{nodes}: {rule.title}"
     else:
         text = f"{rule.title} on {nodes}" + (f" ({count} in all)" if count > len(one.nodes) else "")
+    if state.name == "device_unreachable":
+        text = f"{nodes} do not answer"
+    if devices:
+        kinds = Counter(str(view["device"].attrs[row].get("kind")) for row in devices)
+        said = ", ".join(f"{number} {DEVICE_PLURAL.get(kind, kind) if number > 1 else DEVICE_WORD.get(kind, kind)}"
+                         for kind, number in sorted(kinds.items(), key=lambda one: (-one[1], one[0])))
+        text = f"{len(one.nodes) + len(devices)} targets {rule.title.removeprefix('node ')}: {nodes}, {said}"
     if one.back:
         text += f", {one.back} of them back and settling"
     text += f": {_names(view, sorted(one.nodes))}"
@@ -161,7 +170,7 @@ def _pcie_width(view: FleetView, row: int) -> str:
         text += ": lost bandwidth unknown"
     if len(below) > 1:
         text += f" (and {len(below) - 1} more below that hop)"
-    return text
+    return text + power_words.told(view, int(table.node[row]), view.at)
 
 
 def _pcie_speed(view: FleetView, row: int) -> str:
@@ -222,6 +231,14 @@ def _gpu_memory_temperature(view: FleetView, row: int) -> str:
 def _gpu_slowdown(view: FleetView, row: int) -> str:
     mask = view["gpu"].value("clocks_event_reasons", row)
     return "slowed down: " + ", ".join(gpu.reason_words(mask or 0))
+
+
+def _gpu_power_brake(view: FleetView, row: int) -> str:
+    table = view["gpu"]
+    text = f"braked by its supply: {quantity(table.value('power_watts', row), 'W')}"
+    rows = power_words.feeds_of(view, int(table.node[row]))
+    # Here the feeds are always told: it is they that may have asked for it.
+    return text + "".join(f"; {power_words.did(view, one, view.at)}" for one in rows[:2])
 
 
 def _gpu_utilization(view: FleetView, row: int) -> str:
@@ -371,7 +388,7 @@ def _unreachable(view: FleetView, row: int) -> str:
     state = view["node"].value("link_state", row)
     words = LinkState(int(state)).words if state is not None else "unreachable"
     reason = view.link_reasons[row]
-    return f"{words}: {reason}" if reason else words
+    return (f"{words}: {reason}" if reason else words) + power_words.told(view, row, view.at)
 
 
 def _silent(view: FleetView, row: int) -> str:
@@ -447,6 +464,7 @@ _SPECIAL: dict[str, Callable[[FleetView, int], str]] = {
     "gpu_temperature": _gpu_temperature,
     "gpu_memory_temperature": _gpu_memory_temperature,
     "gpu_slowdown": _gpu_slowdown,
+    "gpu_power_brake": _gpu_power_brake,
     "gpu_utilization": _gpu_utilization,
     "gpu_straggler": _gpu_straggler,
     "gpu_xid": _gpu_xid,

@@ -71,8 +71,9 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     """What it usually means."""
     enabled: bool = True
     together: Together = Together()
-    covers: Literal["", "thing", "node"] = ""
-    """Other alerts of the same thing, or of the whole node, go under this one: it is their cause."""
+    covers: Literal["", "thing", "node", "feed"] = ""
+    """Other alerts of the same thing, of the whole node, or of what a feed supplies and lost, go under this one: it is
+    their cause."""
     follows: tuple[str, ...] = ()
     """Rules that are an earlier sign of the same fault: their alert on the same thing becomes this one."""
     gather_seconds: float = 0.0

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from clustertop.model import intern
 from clustertop.signals.metric import Metric, table, word_parser
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from clustertop.signals.columns import Columns
 
 _REDFISH = "https://www.dmtf.org/dsp/DSP0268"
 _MOST_WATTS, _MOST_AMPS, _MOST_VOLTS, _MOST_READING = 1e7, 1e5, 1e5, 1e18
@@ -52,7 +57,11 @@ PSU = table("psu", "bmc", "power supplies", (
     Metric("input_amps", "A", "current taken from the feed", "in_amps", hi=_MOST_AMPS, source=_REDFISH, label="in A"),
     Metric("capacity_watts", "W", "rating; never a load", "capacity", hi=_MOST_WATTS, source=_REDFISH,
            label="capacity"),
+    Metric("fault_level", "", "how bad what the supply says is; of one that is absent nothing", kind="derived",
+           words={0: "ok", 1: "warning, or no input", 2: "FAILED"}),
 ))
+_FAULTS = {PSU_OK: 0.0, PSU_NO_INPUT: 1.0, PSU_FAILED: 2.0, PSU_WARNING: 1.0}
+_ABSENT = intern("absent")
 
 SENSOR = table("sensor", "bmc", "sensors of BMCs", (
     Metric("reading", "", "what it reads, in the unit of its attribute ``unit``", "reading", lo=-_MOST_READING,
@@ -68,6 +77,18 @@ SENSOR = table("sensor", "bmc", "sensors of BMCs", (
     Metric("behind_seconds", "s", "it was asked for at most this long before the reading; sensors are read less often "
            "than power", "behind", hi=1e7, source=_REDFISH),
 ))
+
+
+def derive_psu(t: Columns) -> None:
+    """Work out ``fault_level`` of table ``psu`` in place."""
+    state = t.col("psu_state")
+    level = np.full(len(t), np.nan)
+    for code, bad in _FAULTS.items():
+        level[state == code] = bad
+    t.put("fault_level", level)
+    unknown = np.isnan(state)
+    t.why_of("fault_level")[unknown] = t.why_of("psu_state")[unknown]
+    t.set_why("fault_level", state == PSU_ABSENT, _ABSENT)
 
 
 def label(key: str, attrs: Mapping[str, object]) -> str:

@@ -8,10 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from clustertop.model import intern
+from clustertop.signals import power
 from clustertop.signals.metric import Metric, table, word_parser
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from clustertop.signals.columns import Columns
 
 _RFC = "https://www.rfc-editor.org/rfc/rfc3433"
 
@@ -50,10 +58,39 @@ TABLE = table("pdu", "pdu", "parts of PDUs", (
            words={0: "no", 1: "TRIPPED"}),
     Metric("behind_seconds", "s", "it was asked for at most this long before the reading; outlets are read less often",
            "behind", hi=1e7, source=_RFC),
+    Metric("part_level", "", "by its word and its enabled limits, else by its rating, where no feed stands for it",
+           kind="derived", words={OK: "ok", WARNING: "warning", CRITICAL: "critical"}),
 ))
+NO_LIMITS = intern("the device has no limits enabled and no word for it")
+HAS_FEED = intern("judged as a feed")
 
 _WORDS = {"inlet": "inlet", "phase": "phase", "delta": "phases", "neutral": "neutral", "bank": "bank",
           "branch": "branch", "outlet": "outlet"}
+
+
+def derive(t: Columns, claimed: NDArray[np.intp]) -> None:
+    """Work out ``part_level`` in place; *claimed*: rows that a configured feed stands for, judged as that.
+
+    A part that is off may be off on purpose; one whose breaker is open, or whose supply is gone, is not.
+    """
+    amps, watts, state = t.col("amps"), t.col("watts"), t.col("part_state")
+    level = np.full(len(t), np.nan)
+    # Without limits of its own its breaker's rating decides; a current far above that is a wrong scale.
+    share = power.share(amps, t.col("rating_amps"))
+    bare = np.isnan(t.col("warning_amps")) & np.isnan(t.col("critical_amps")) & (share <= power.IMPLAUSIBLE_RATIO)
+    level[bare] = power.levels(share[bare])
+    limits = [(t.col(f"{name}_{unit}"), value) for name in ("warning", "critical")
+              for unit, value in (("amps", amps), ("watts", watts))]
+    for limit, value in limits:
+        level[~np.isnan(limit) & ~np.isnan(value) & np.isnan(level)] = OK
+    level[((state == OK) | (state == OFF)) & np.isnan(level)] = OK
+    with np.errstate(invalid="ignore"):
+        for code, mine in ((WARNING, limits[:2]), (CRITICAL, limits[2:])):
+            level[(state == code) | (mine[0][1] >= mine[0][0]) | (mine[1][1] >= mine[1][0])] = code
+    level[(t.col("tripped") == 1) | (state == LOST)] = CRITICAL
+    level[claimed] = np.nan
+    t.put("part_level", level, NO_LIMITS)
+    t.why_of("part_level")[claimed] = HAS_FEED
 
 
 def label(key: str, attrs: Mapping[str, object]) -> str:

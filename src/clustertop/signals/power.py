@@ -152,7 +152,7 @@ GONE_RATIO = 0.02
 """Of a breaker's rating: a current below this is none."""
 _TOOK_OVER = 0.25
 """The other feed's rise and the lost load agree within this ratio: supplies differ in efficiency with their load."""
-_MATTERS_RATIO = 0.05
+MATTERS_RATIO = 0.05
 """A load below this share of its breaker that goes away is nothing to speak of."""
 
 FeedEvent = Literal["", "feed lost", "breaker tripped", "load gone"]
@@ -170,7 +170,7 @@ def feed_event(
     """
     if tripped:
         return "breaker tripped"
-    if not (before_amps >= _MATTERS_RATIO * rating_amps and 0 <= now_amps <= GONE_RATIO * rating_amps):
+    if not (before_amps >= MATTERS_RATIO * rating_amps and 0 <= now_amps <= GONE_RATIO * rating_amps):
         return ""
     lost, rise = before_amps - now_amps, other_now - other_before
     if abs(rise - lost) <= _TOOK_OVER * lost or (volts < 50 and not nodes_lost):

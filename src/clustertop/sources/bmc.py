@@ -82,6 +82,10 @@ class Bmc:
         _raised(self._poll)
         return self.reading
 
+    def retry(self) -> None:
+        """The operator wants it asked now: the back-off ends. What is under way goes on."""
+        self._status = replace(self._status, next_at=0.0)
+
     async def aclose(self) -> None:
         """Stop asking, and leave nothing behind on the BMC or here."""
         if self._closed:

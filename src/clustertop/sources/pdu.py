@@ -88,8 +88,13 @@ class Pdu:
         """What is asked for at each read, outlets apart."""
         return self._moving
 
-    async def read(self) -> PduReading:
-        """Read what is due and say what it all means.
+    @property
+    def outlets_at(self) -> float:
+        """When the outlets were asked for, on our monotonic clock; minus infinity: never."""
+        return self._outlets_at
+
+    async def read(self, *, detail: bool = False) -> PduReading:
+        """Read what is due and say what it all means; with *detail* the outlets are due, too.
 
         Raises:
             SnmpError: no answer, or a refusal; nothing is kept of a read that failed half-way.
@@ -100,7 +105,7 @@ class Pdu:
         # Who it is comes along each time: so the agent lives, also where nothing moves, and it is the same one.
         identity = next((name for name in (SYS_OBJECT_ID, SYS_DESCR) if name in self._rows), SYS_OBJECT_ID)
         due = [identity, *self._moving]
-        outlets = now - self._outlets_at >= self._pace.outlet_seconds
+        outlets = detail or now - self._outlets_at >= self._pace.outlet_seconds
         if outlets:
             due += self._outlets
         try:

@@ -228,7 +228,8 @@ def parse(text: str, name: str) -> Profile:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ProfileError(f"profile {name}: {error}") from None
-    for part in raw.get("parts", ()):
+    parts = raw.get("parts")
+    for part in parts if isinstance(parts, list) else ():
         for quantity in (*QUANTITIES, *LIMITS):
             if isinstance(part, dict) and isinstance(part.get(quantity), dict):
                 part[quantity] = [part[quantity]]

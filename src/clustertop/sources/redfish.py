@@ -67,6 +67,9 @@ class _Entry:
     etag: str = ""
     only_links: bool = False
     """A collection that holds links alone: it says what there is, never what is now."""
+    kind: str = ""
+    links: tuple[tuple[str, Tier], ...] = ()
+    """What is worth reading below it."""
 
 
 @dataclass(slots=True)
@@ -99,6 +102,7 @@ class Redfish:
         self._entries: dict[str, _Entry] = {}
         self._gone: dict[str, float] = {}
         self._expand = False
+        self._memo: redfish_read.Memo = {}
         self._meter = ""
         self._notes = ("the certificate is not checked",) if target.tls.insecure and not target.tls.fingerprint else ()
 
@@ -118,7 +122,7 @@ class Redfish:
                     await self._session.leave()  # the next attempt may be long off; a slot is not held for it
                 raise
             walk.cut = f"stopped early: {failure.words}"  # what came before it is as good as ever
-        reading = self._same_meter(walk, redfish_read.read(walk.tree, taken_at=walk.taken_at))
+        reading = self._same_meter(walk, redfish_read.read(walk.tree, taken_at=walk.taken_at, memo=self._memo))
         return replace(reading, detail_at=walk.detail_at, notes=(*self._notes, *self._said(walk)))
 
     def _same_meter(self, walk: _Walk, reading: BmcReading) -> BmcReading:
@@ -164,12 +168,12 @@ class Redfish:
             walk.tree[path] = body
             if depth == 0:
                 self._learn_root(body)
-            elif kind(path, body) == "SessionService":
+            elif self._entries[path].kind == "SessionService":
                 said = plain_number(body.get("SessionTimeout"))
                 self._session.timeout_seconds = said or self._session.timeout_seconds
             if depth >= self._settings.most_depth:
                 continue
-            for below, its in follow(path, body):
+            for below, its in self._entries[path].links:
                 # What hangs below something seldom read is not read more often than that.
                 worth = max(its, tier) if tier is Tier.DETAIL else its
                 if below.rstrip("/") not in seen:
@@ -227,7 +231,8 @@ class Redfish:
                 return self._lost(walk, path, tier, str(error))
             listed = list(members(body))
             only_links = bool(listed) and not any(inlined for _, inlined in listed)
-            self._entries[path] = _Entry(body, at, answer.headers.get("etag", "")[:256], only_links)
+            self._entries[path] = _Entry(body, at, answer.headers.get("etag", "")[:256], only_links, kind(path, body),
+                                         tuple(follow(path, body)))
             self._gone.pop(path, None)
             return body
         if answer.status in {503, 429}:

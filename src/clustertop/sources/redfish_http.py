@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import math
+import base64
+import re
 import ssl
 import time
 import zlib
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote, urlsplit
 
-import httpx
 import msgspec
 
 from clustertop import __version__
 from clustertop.sources.bmc_reading import BmcState
 from clustertop.sources.care import BmcFailure
+from clustertop.sources.redfish_wire import EndedError, TooLongError, Wire, WireError, request
 from clustertop.sources.tls import Tls, TlsError, context
 from clustertop.text import clean
 
@@ -24,14 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-# At DEBUG httpcore writes out the headers of answers, and a login's answer holds the session's token.
-for _name in ("httpx", "httpcore"):
-    logging.getLogger(_name).setLevel(logging.WARNING)
-
-IDLE_SECONDS = 1.0
-"""A connection that was silent for longer may have been closed by the BMC."""
 LET_GO_SECONDS = 1.0
-"""How long an abandoned exchange is waited for."""
+"""How long a goodbye is waited for."""
+_SAFE = "/?#[]@!$&'()*+,;=:%~-._"
+_HOST = re.compile(r"[A-Za-z0-9_.:%-]{1,253}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,37 +84,20 @@ class Answer:
         return min(float(text), 86_400.0) if text.isdigit() else 0.0
 
 
-@dataclass(slots=True)
-class _Line:
-    """A connection and what is known of it."""
-
-    client: httpx.AsyncClient
-    answered_at: float = -math.inf
-    """When it last answered and stayed open."""
-    connecting: bool = False
-
-    async def trace(self, event: str, info: object) -> None:
-        """httpcore's events: whether a connection is being made just now."""
-        if event == "connection.connect_tcp.started":
-            self.connecting = True
-        elif event.startswith("http11.") or event.endswith(".failed"):
-            self.connecting = False
-
-
 class Http:
     """The one connection to a BMC. No redirect is followed and no proxy used: our password goes to the BMC only."""
 
     def __init__(self, url: str, tls: Tls, limits: HttpLimits) -> None:
-        parsed = httpx.URL(url if "://" in url else f"https://{url}")
-        if parsed.scheme != "https" or not parsed.host or parsed.userinfo:
-            raise ValueError(f"a BMC is given as https://HOST[:PORT], without a password in it, not {clean(url, 80)!r}")
-        self._base = parsed.copy_with(path="/", query=None, fragment=None)
+        self._host, self._port = _place(url)
+        named = f"[{self._host}]" if ":" in self._host else self._host
+        self._headers = {
+            "Host": named if self._port == 443 else f"{named}:{self._port}", "User-Agent": f"clustertop/{__version__}",
+            "OData-Version": "4.0", "Accept": "application/json", "Accept-Encoding": "identity"}
         self._limits = limits
         self._lock = asyncio.Lock()
         self._free_at = 0.0
         self._tls = tls
-        self._line: _Line | None = None
-        self._ending: set[asyncio.Future[None]] = set()
+        self._wire: Wire | None = None
         self.requests = 0
         """Requests sent so far."""
 
@@ -129,106 +110,106 @@ class Http:
 
     async def aclose(self) -> None:
         """Close the connection."""
-        self._drop()
-        if self._ending:
-            await asyncio.wait(set(self._ending), timeout=LET_GO_SECONDS)
-        for task in set(self._ending):
-            task.cancel()
-        if self._ending:
-            await asyncio.wait(set(self._ending))
-
-    def _drop(self, exchange: asyncio.Future[Answer] | None = None) -> None:
-        """Let go of the connection: after an exchange that did not end, nobody knows what would come next on it.
-
-        This also ends *exchange*, which is under way.
-        """
-        line, self._line = self._line, None
-        if line is not None:
-            task = asyncio.ensure_future(self._bury(line, exchange))
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
-
-    async def _bury(self, line: _Line, exchange: asyncio.Future[Answer] | None) -> None:
-        try:
-            if exchange is not None and line.connecting:
-                # httpcore leaves a socket open whose connecting is cut short; it has its own, short timeout.
-                await asyncio.wait({exchange}, timeout=self._limits.connect_seconds + 1)
-            await line.client.aclose()
-        finally:
-            if exchange is not None:
-                exchange.cancel()
-                await asyncio.wait({exchange})
-                if not exchange.cancelled():
-                    exchange.exception()  # an abandoned exchange ends in an error; that is no news
-
-    def _opened(self) -> _Line:
-        if self._line is None:
+        wire, self._wire = self._wire, None
+        if wire is not None:
             try:
-                verify = context(self._tls)
-            except TlsError as error:
-                raise BmcFailure(BmcState.TLS_FAILED, str(error)) from None
-            self._line = _Line(httpx.AsyncClient(
-                base_url=self._base, verify=verify, http2=False, trust_env=False, follow_redirects=False,
-                limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
-                headers={"User-Agent": f"clustertop/{__version__}", "OData-Version": "4.0",
-                         "Accept": "application/json", "Accept-Encoding": "identity"}))
-        return self._line
+                async with asyncio.timeout(LET_GO_SECONDS):
+                    await wire.close()
+            except TimeoutError:
+                await asyncio.sleep(0)  # it has been cut off; the loop has yet to close its socket
+
+    def _drop(self) -> None:
+        """Let go of the connection: after an exchange that did not end, nobody knows what would come next on it."""
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            wire.abort()
 
     async def request(self, method: str, path: str, *, headers: Mapping[str, str] | None = None,
                       auth: tuple[str, str] | None = None, json: Mapping[str, str] | None = None,
                       seconds: float | None = None) -> Answer:
         """Send one request once the one before is over and the gap has passed. Raises BmcFailure."""
         async with self._lock:
-            line = self._opened()
             await asyncio.sleep(max(0.0, self._free_at - time.monotonic()))
             self.requests += 1
             limit = seconds or self._limits.request_seconds
-            # A task of its own: neither the deadline nor a cancelled caller may cut it off while it connects.
-            exchange = asyncio.ensure_future(self._exchange(line, method, path, headers or {}, auth, json, limit))
+            message = self._message(method, path, headers or {}, auth, json)
             try:
-                await asyncio.wait({exchange}, timeout=limit)
-            finally:
-                overdue = not exchange.done()
-                if overdue:
-                    self._drop(exchange)
-                    await asyncio.wait({exchange}, timeout=LET_GO_SECONDS)
-                self._free_at = time.monotonic() + self._limits.gap_seconds
-            if overdue:
-                raise BmcFailure(BmcState.NOT_ANSWERING, f"no answer within {limit:g} s")
-            try:
-                return exchange.result()
-            except httpx.TimeoutException as error:
+                async with asyncio.timeout(limit):
+                    return await self._exchange(message, limit, again=method in {"GET", "DELETE"})
+            except TimeoutError:
                 self._drop()
-                what = "no connection" if isinstance(error, httpx.ConnectTimeout) else "no answer"
-                raise BmcFailure(BmcState.NOT_ANSWERING, f"{what} in time") from None
-            except httpx.HTTPError as error:
+                raise BmcFailure(BmcState.NOT_ANSWERING, f"no answer within {limit:g} s") from None
+            except (OSError, WireError) as error:
                 self._drop()
-                raise _failure(error) from None
-            except BmcFailure:
+                raise _failure(error, self._limits.body_bytes) from None
+            except BaseException:
                 self._drop()
                 raise
+            finally:
+                self._free_at = time.monotonic() + self._limits.gap_seconds
 
-    async def _exchange(self, line: _Line, method: str, path: str, headers: Mapping[str, str],
-                        auth: tuple[str, str] | None, json: Mapping[str, str] | None, limit: float) -> Answer:
+    def _message(self, method: str, path: str, headers: Mapping[str, str], auth: tuple[str, str] | None,
+                 json: Mapping[str, str] | None) -> bytes:
+        more = {**self._headers, **headers}
+        body = b""
+        if auth is not None:
+            more["Authorization"] = f"Basic {base64.b64encode(':'.join(auth).encode()).decode()}"
+        if json is not None:
+            more["Content-Type"], body = "application/json", msgspec.json.encode(json)
+        try:
+            return request(method, _quoted(path), more, body)
+        except ValueError as error:  # only a service that means harm gives a token or an address like that
+            raise BmcFailure(BmcState.BAD_ANSWER, str(error)) from None
+
+    async def _exchange(self, message: bytes, limit: float, *, again: bool) -> Answer:
         most = self._limits.body_bytes
-        body = bytearray()
-        sent = httpx.BasicAuth(*auth) if auth is not None else None
-        timeout = httpx.Timeout(limit, connect=min(limit, self._limits.connect_seconds))
-        # Events cost a good part of a request, and one that follows another on an open connection has no use for them.
-        fresh = time.monotonic() - line.answered_at < IDLE_SECONDS
-        traced = {} if fresh else {"trace": line.trace}
-        line.answered_at = -math.inf
-        async with line.client.stream(
-            method, path, headers=dict(headers), auth=sent, json=json, timeout=timeout, extensions=traced
-        ) as response:
-            async for chunk in response.aiter_raw():
-                body += chunk
-                if len(body) > most:
-                    raise BmcFailure(BmcState.BAD_ANSWER, f"answer longer than {most >> 20} MiB")
-            if response.headers.get("connection", "").lower() != "close":
-                line.answered_at = time.monotonic()
-            found = {name.lower(): value for name, value in response.headers.items()}
-            return Answer(response.status_code, found, _plain(bytes(body), found.get("content-encoding", ""), most))
+        wire = self._wire
+        if wire is not None and wire.usable:
+            try:
+                return _answer(await wire.exchange(message), most)
+            except (EndedError, ConnectionError) as error:
+                # It closed the connection while we were about to use it, as it may: what changes nothing is asked anew.
+                if not again or (isinstance(error, EndedError) and error.begun):
+                    raise
+        self._drop()
+        try:
+            verify = context(self._tls)
+        except TlsError as error:
+            raise BmcFailure(BmcState.TLS_FAILED, str(error)) from None
+        try:
+            async with asyncio.timeout(min(limit, self._limits.connect_seconds)):
+                self._wire = await Wire.open(self._host, self._port, verify, most, LET_GO_SECONDS)
+        except TimeoutError:
+            raise BmcFailure(BmcState.NOT_ANSWERING, "no connection in time") from None
+        except ssl.SSLError:
+            raise
+        except OSError as error:
+            said = error.strerror or str(error)
+            raise BmcFailure(BmcState.NOT_ANSWERING, clean(f"no connection: {said}", 200)) from None
+        return _answer(await self._wire.exchange(message), most)
+
+
+def _place(url: str) -> tuple[str, int]:
+    """Host and port of ``https://HOST[:PORT]``. Raises ValueError."""
+    try:
+        parsed = urlsplit(url if "://" in url else f"https://{url}")
+        host, port = parsed.hostname or "", parsed.port or 443
+        host = host if host.isascii() else host.encode("idna").decode()
+    except ValueError:
+        parsed, host, port = urlsplit(""), "", 0
+    if parsed.scheme != "https" or not _HOST.fullmatch(host) or "@" in parsed.netloc:
+        raise ValueError(f"a BMC is given as https://HOST[:PORT], without a password in it, not {clean(url, 80)!r}")
+    return host, port
+
+
+@lru_cache(maxsize=4096)
+def _quoted(path: str) -> str:
+    return quote(path, safe=_SAFE)
+
+
+def _answer(got: tuple[int, dict[str, str], bytes], most: int) -> Answer:
+    status, headers, body = got
+    return Answer(status, headers, _plain(body, headers.get("content-encoding", ""), most))
 
 
 def _plain(body: bytes, encoding: str, most: int) -> bytes:
@@ -245,18 +226,17 @@ def _plain(body: bytes, encoding: str, most: int) -> bytes:
     return plain
 
 
-def _failure(error: httpx.HTTPError) -> BmcFailure:
-    """A transport error in our words. The exception itself holds the request, with its password: it goes no further."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            said = getattr(cause, "verify_message", "") or str(cause.args[-1])
-            return BmcFailure(BmcState.TLS_FAILED, clean(str(said), 200))
-        if isinstance(cause, ssl.SSLError):
-            return BmcFailure(BmcState.TLS_FAILED, clean(cause.reason or str(cause), 200))
-        cause = cause.__cause__ or cause.__context__
-    if isinstance(error, httpx.ConnectError):
-        return BmcFailure(BmcState.NOT_ANSWERING, clean(f"no connection: {error}", 200))
-    if isinstance(error, httpx.RemoteProtocolError):
-        return BmcFailure(BmcState.BAD_ANSWER, "the connection ended inside an answer")
+def _failure(error: OSError | WireError, most: int) -> BmcFailure:
+    """An error of the connection in our words. Its own text goes no further where it may hold the service's."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        said = getattr(error, "verify_message", "") or str(error.args[-1])
+        return BmcFailure(BmcState.TLS_FAILED, clean(str(said), 200))
+    if isinstance(error, ssl.SSLError):
+        return BmcFailure(BmcState.TLS_FAILED, clean(error.reason or str(error), 200))
+    if isinstance(error, TooLongError):
+        return BmcFailure(BmcState.BAD_ANSWER, f"answer longer than {most >> 20} MiB")
+    if isinstance(error, EndedError):
+        return BmcFailure(BmcState.BAD_ANSWER, str(error))
+    if isinstance(error, WireError):
+        return BmcFailure(BmcState.BAD_ANSWER, f"not an HTTP answer: {error}")
     return BmcFailure(BmcState.NOT_ANSWERING, clean(f"connection lost: {type(error).__name__}", 200))

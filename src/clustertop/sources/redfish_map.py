@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -53,12 +54,18 @@ def local_path(link: object) -> str:
     return path
 
 
+@lru_cache(maxsize=1024)
+def _type_of(named: str) -> str:
+    match = _TYPE.match(named)
+    return match.group(1) if match else ""
+
+
 def kind(path: str, body: Mapping[str, Any]) -> str:
     """The resource's type without its version (``Power``, ``Sensor``), from ``@odata.type`` or what it looks like."""
     named = body.get("@odata.type")
-    match = _TYPE.match(named) if isinstance(named, str) else None
-    if match:
-        return match.group(1)
+    found = _type_of(named) if isinstance(named, str) else ""
+    if found:
+        return found
     if "PowerControl" in body or isinstance(body.get("PowerSupplies"), list):
         return "Power"
     parts = path.rstrip("/").split("/")

@@ -7,7 +7,9 @@ Circuit, Outlet, PowerDistribution and MetricReport; the vendors' ways are noted
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from clustertop.sources import redfish_map
@@ -45,7 +47,7 @@ from clustertop.sources.redfish_value import (
 from clustertop.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
 MOST_WATTS_PER_PSU = 10_000.0
 """A chassis capacity above this for each supply (two at least) is none; the largest shelf unit has 5.5 kW."""
@@ -55,6 +57,10 @@ _TOTAL = re.compile(
     r"total_?hsc_?power|total_?power(?:_?in)?(?:_?\d+)?$|^system_?(?:input_?)?power|chassis_?power|node_?power")
 _METRIC_UNITS = {"Watts": (Quantity.POWER, 1.0), "Volts": (Quantity.VOLTAGE, 1.0), "Amps": (Quantity.CURRENT, 1.0),
                  "Celsius": (Quantity.TEMPERATURE, 1.0), "RPM": (Quantity.SPEED, 1.0), "kWh": (Quantity.ENERGY, 3.6e6)}
+
+
+Memo = dict[str, tuple[Mapping[str, Any], list[Sensor]]]
+"""By path: a body, and the sensors that were made of it."""
 
 
 @dataclass(slots=True)
@@ -80,14 +86,21 @@ class _Chassis:
         return metered(legacy if told(legacy) > told(modern) or not modern else modern)
 
 
-def read(tree: Mapping[str, object], *, taken_at: float | None = None) -> BmcReading:
-    """Read what is in *tree* (path → decoded body). Whatever is not an object, or lacks a part, costs only itself."""
+def read(tree: Mapping[str, object], *, taken_at: float | None = None, memo: Memo | None = None) -> BmcReading:
+    """Read what is in *tree* (path → decoded body). Whatever is not an object, or lacks a part, costs only itself.
+
+    With *memo*, the sensors of bodies that are the same objects as at the call before are not made again.
+    """
     bodies = {path: body for path, body in _spread(tree).items() if path}
     kinds: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
     for path, body in bodies.items():
         kinds.setdefault(redfish_map.kind(path, body), []).append((path, body))
     power_state = _power_state(kinds)
-    chassis = _chassis(kinds, bodies)
+    made: Memo = {}
+    chassis = _chassis(kinds, bodies, {} if memo is None else memo, made)
+    if memo is not None:
+        memo.clear()
+        memo.update(made)
     circuits = [_circuit(path, body) for name in ("Circuit", "Outlet", "OutletGroup")
                 for path, body in kinds.get(name, ())]
     pdu_meters = [meter for name in ("PowerDistributionMetrics", "RackPDU", "PowerDistribution")
@@ -133,6 +146,7 @@ def _power_state(kinds: Mapping[str, list[tuple[str, Mapping[str, Any]]]]) -> st
     return "on" if "on" in words else next((word for word in words if word), "")
 
 
+@lru_cache(maxsize=16384)
 def _owner(path: str) -> str:
     """``/redfish/v1/Chassis/HGX_GPU_0/Sensors/…`` → ``HGX_GPU_0``, ``…/PowerEquipment/PowerShelves/S1/…`` → ``S1``."""
     parts = [part for part in path.split("/") if part][2:]
@@ -142,12 +156,24 @@ def _owner(path: str) -> str:
 
 
 def _chassis(
-    kinds: Mapping[str, list[tuple[str, Mapping[str, Any]]]], bodies: Mapping[str, Mapping[str, Any]]
+    kinds: Mapping[str, list[tuple[str, Mapping[str, Any]]]], bodies: Mapping[str, Mapping[str, Any]], memo: Memo,
+    made: Memo,
 ) -> dict[str, _Chassis]:
     out: dict[str, _Chassis] = {}
 
+    def sensors(path: str, body: Mapping[str, Any], make: Callable[[str, Mapping[str, Any]], list[Sensor]]
+                ) -> list[Sensor]:
+        known = memo.get(path)
+        found = known[1] if known is not None and known[0] is body else make(path, body)
+        made[path] = (body, found)
+        return found
+
     def of(path: str) -> _Chassis:
-        return out.setdefault(_owner(path), _Chassis(_owner(path)))
+        name = _owner(path)
+        one = out.get(name)
+        if one is None:
+            one = out[name] = _Chassis(name)
+        return one
 
     for path, body in kinds.get("Chassis", ()):
         out.setdefault(path.rsplit("/", 1)[-1], _Chassis(path.rsplit("/", 1)[-1], redfish_map.is_inner(body)))
@@ -167,13 +193,21 @@ def _chassis(
         metrics = bodies.get(redfish_map.local_path(body.get("Metrics")).rstrip("/"), {})
         of(path).modern.append(modern_psu(path, body, metrics))
     for path, body in kinds.get("Sensor", ()):
-        of(path).sensors.append(sensor(path, body, _owner(path)))
+        of(path).sensors += sensors(path, body, _one_sensor)
     for path, body in kinds.get("Thermal", ()):
-        one = of(path)
-        for name in ("Temperatures", "Fans"):
-            found = (legacy_sensor(f"{path}#/{name}/{n}", each, one.name) for n, each in enumerate(items(body, name)))
-            one.sensors += [each for each in found if each is not None]
+        of(path).sensors += sensors(path, body, _thermal)
     return out
+
+
+def _one_sensor(path: str, body: Mapping[str, Any]) -> list[Sensor]:
+    return [sensor(path, body, _owner(path))]
+
+
+def _thermal(path: str, body: Mapping[str, Any]) -> list[Sensor]:
+    owner = _owner(path)
+    found = [legacy_sensor(f"{path}#/{name}/{n}", each, owner) for name in ("Temperatures", "Fans")
+             for n, each in enumerate(items(body, name))]
+    return [each for each in found if each is not None]
 
 
 def _legacy_power(one: _Chassis, path: str, body: Mapping[str, Any]) -> None:

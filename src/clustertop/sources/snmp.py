@@ -34,6 +34,7 @@ _WIDE = 12
 _FEW = 6
 """OIDs in a GET, rows in a GETBULK, that any agent can bear."""
 _TOO_BIG, _NO_SUCH_NAME, _GEN_ERR = 1, 2, 5
+_NO_ACCESS = (6, 16)
 _STATUS = {
     1: "the answer would be too big", 2: "no such name", 3: "bad value", 4: "read only", 5: "general error",
     6: "no access", 13: "resource unavailable", 16: "not authorised",
@@ -43,11 +44,16 @@ _STATUS = {
 class SnmpError(Exception):
     """A request that failed; the text is one sentence that names the agent."""
 
-    def __init__(self, agent: Agent, reason: str, *, silent: bool = False) -> None:
+    def __init__(self, agent: Agent, reason: str, *, silent: bool = False, refused: bool = False,
+                 unreachable: bool = False) -> None:
         super().__init__(f"{agent.name}: {reason}")
         self.reason = reason
         self.silent = silent
         """Nothing came back: it may be down, or the community may be wrong."""
+        self.refused = refused
+        """It answers, and not to us: the user, a key or the access that they have is not right."""
+        self.unreachable = unreachable
+        """The network says that there is no way to it, or nobody there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +264,8 @@ class Client:
 
     def _check(self, answer: Answer) -> None:
         if answer.status:
-            raise SnmpError(self.agent, f"refused: {_STATUS.get(answer.status, f'error {answer.status}')}")
+            raise SnmpError(self.agent, f"refused: {_STATUS.get(answer.status, f'error {answer.status}')}",
+                            refused=answer.status in _NO_ACCESS)
 
     async def _request(self, kind: Kind, names: Sequence[Oid], repetitions: int = 0) -> Answer:
         """One request within the agent's deadline, after those that were asked for before it."""
@@ -270,12 +277,12 @@ class Client:
                 self.close()
                 raise SnmpError(self.agent, self._silence(), silent=True) from None
             except RefusedError as error:
-                raise SnmpError(self.agent, f"the agent {error}") from None
+                raise SnmpError(self.agent, f"the agent {error}", refused=True) from None
             except ValueError as error:
                 raise SnmpError(self.agent, str(error)) from None
             except OSError as error:
                 self.close()
-                raise SnmpError(self.agent, _os_reason(error)) from None
+                raise SnmpError(self.agent, _os_reason(error), unreachable=True) from None
 
     async def _exchange(self, kind: Kind, names: Sequence[Oid], repetitions: int) -> Answer:
         tries = self.agent.retries + 1

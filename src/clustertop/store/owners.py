@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from clustertop.model import NodeInfo
@@ -26,7 +27,12 @@ class Owners:
 
     def __init__(self, nodes: Sequence[NodeInfo], site: Site) -> None:
         self.site = site
-        self.nodes = tuple(nodes)
+        hangs: dict[str, list[str]] = {}
+        for feed in site.feeds:
+            for name in feed.nodes:
+                hangs.setdefault(name, []).append(feed.name)
+        self.nodes = tuple(replace(node, feeds=tuple(hangs[node.name])) if node.name in hangs else node
+                           for node in nodes)
         self.first_device = len(self.nodes)
         self.first_feed = self.first_device + len(site.devices)
         self.fleet = self.first_feed + len(site.feeds)
@@ -43,6 +49,7 @@ class Owners:
         self.host = [self._number.get(one.of, number) if one.kind == "bmc" else number
                      for number, one in enumerate(self.all)]
         """[owners] under whom what one says is kept: a BMC's under its node, where that is one of ours."""
+        self._supplied: dict[int, frozenset[int]] = {}
 
     def __len__(self) -> int:
         return len(self.all)
@@ -57,3 +64,14 @@ class Owners:
     def is_device(self, number: int) -> bool:
         """Whether owner *number* is a device: one that sends frames and has a link."""
         return self.first_device <= number < self.first_feed
+
+    def supplied(self, number: int) -> frozenset[int]:
+        """What is dark when feed *number* is: its nodes, their BMCs, and the PDU that measures it; by owner."""
+        found = self._supplied.get(number)
+        if found is None:
+            feed = self.site.feeds[number - self.first_feed]
+            nodes = {self._number[name] for name in feed.nodes if name in self._number}
+            devices = {self.first_device + place for place, one in enumerate(self.site.devices)
+                       if (one.kind == "bmc" and one.of in feed.nodes) or (feed.pdu and one.name == feed.pdu)}
+            found = self._supplied[number] = frozenset(nodes | devices)
+        return found

@@ -26,6 +26,7 @@ from clustertop.signals import (
 )
 from clustertop.signals.units import pci_key
 from clustertop.store.devices import DOWN, Devices
+from clustertop.store.feeds import Feeds
 from clustertop.store.history import History
 from clustertop.store.jobs import JobIndex
 from clustertop.store.layout import runs_index
@@ -98,7 +99,7 @@ _KEEP = {
               "interval_wanted_seconds"),
     "port": ("was_up", "virtual", "never_used"),
     "pcie": ("endpoint", "width_expected_lanes", "width_expected_by"),
-    "device": device.TABLE.names,
+    "device": device.TABLE.names, "feed": feed.TABLE.names,
     # It is worked out of fresh readings only, and says itself what is unknown and why.
     "traffic": traffic_table.TABLE.names,
 }
@@ -185,6 +186,7 @@ class Store:
         self._traffic = Traffic(self.nodes, self.tables, self.history, self._freshness, owners=self.owners.all,
                                 places=self.addresses.of_peers,
                                 leaves=leaves, orders=orders)
+        self._feeds = Feeds(self.owners.site, self.tables, self.owners, freshness=self._freshness)
         self._jobs = JobIndex(*(self.tables[name] for name in ("node", "gpu", "process")))
         self._tables_of = {
             group: tuple((spec.name, self.tables[spec.name]) for spec in SPECS if spec.group == group)
@@ -478,6 +480,9 @@ class Store:
         self._groups(now)
         self._node_table(nodes, gpus, now)
         self._devices.derive(now)
+        self._feeds.derive(now)
+        pdu.derive(self.tables["pdu"].columns, self._feeds.claimed())
+        bmc.derive_psu(self.tables["psu"].columns)
         since = np.array([node.released for node in self._nodes])
         nodes.columns.put("gpus_released_seconds", np.maximum(now - since, 0.0), _NOT_RELEASED)
         self._traffic.derive(now, jobs)

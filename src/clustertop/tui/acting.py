@@ -20,6 +20,7 @@ from clustertop.tui.panes.gpu import GpuPane
 from clustertop.tui.panes.nodes import NodesPane
 from clustertop.tui.panes.outliers import OutliersPane
 from clustertop.tui.panes.pcie import PciePane
+from clustertop.tui.panes.power import PowerPane
 from clustertop.tui.panes.rdma import RdmaPane
 from clustertop.tui.widgets.lines import LineView
 
@@ -234,14 +235,16 @@ class Acting(App[int]):
     def action_all(self) -> None:
         """Every row, or those in trouble."""
         pane = self.panes[self.front]
-        if isinstance(pane, PciePane | RdmaPane):
+        if isinstance(pane, PciePane | PowerPane | RdmaPane):
             self.say(pane.toggle_all())
         elif isinstance(pane, AlertsPane):
             self.say(pane.toggle_known())
 
     def _table(self) -> Table[Picture] | None:
         pane = self.panes[self.front]
-        return pane.table if isinstance(pane, AlertsPane | NodesPane | OutliersPane | PciePane | RdmaPane) else None
+        if isinstance(pane, AlertsPane | NodesPane | OutliersPane | PciePane | PowerPane | RdmaPane):
+            return pane.table
+        return None
 
     def action_sort(self, step: int) -> None:
         """Order by the next column."""
@@ -334,7 +337,11 @@ class Acting(App[int]):
         pane = self.panes["nodes"]
         if isinstance(pane, NodesPane) and pane.table is pane.jobs:
             pane.toggle_jobs()
-        self.filter_text = f"job:{name}"
+        self.show_nodes_of(f"job:{name}")
+
+    def show_nodes_of(self, term: str) -> None:
+        """The nodes that the filter's *term* finds."""
+        self.filter_text = term
         self.action_screen_to("nodes")
         self.draw()
 

@@ -8,10 +8,10 @@ from textual.binding import Binding
 
 SCREENS: tuple[tuple[str, str, str], ...] = (
     ("1", "fleet", "Fleet"), ("2", "alerts", "Alerts"), ("3", "nodes", "Nodes"), ("4", "pcie", "PCIe"),
-    ("5", "rdma", "RDMA"), ("o", "outliers", "Outliers"),
+    ("5", "rdma", "RDMA"), ("6", "power", "Power"), ("o", "outliers", "Outliers"),
 )
 """Key, name and title of each screen that has a tab."""
-LISTS = ("fleet", "alerts", "nodes", "pcie", "rdma", "outliers")
+LISTS = ("fleet", "alerts", "nodes", "pcie", "rdma", "power", "outliers")
 TABLES = LISTS[1:]
 ALL = (*LISTS, "detail", "gpu")
 
@@ -38,8 +38,8 @@ class Action:
 ACTIONS: tuple[Action, ...] = (
     *(Action(f"screen-{name}", key, f"screen_to('{name}')", key, "", f"{title} screen", "Screens")
       for key, name, title in SCREENS),
-    Action("open", "enter", "open", "Enter", "open", "everything about the node or the GPU under the cursor", "Screens",
-           (*LISTS, "gpu")),
+    Action("open", "enter", "open", "Enter", "open",
+           "everything about the node or the GPU under the cursor; of a feed, its nodes", "Screens", (*LISTS, "gpu")),
     Action("back", "escape", "back", "Esc", "back", "back to the screen before; or: clear the filter", "Screens"),
     Action("next-node", "right_square_bracket", "next_node(1)", "]", "next", "the next node, or the next GPU",
            "Screens", ("detail", "gpu")),
@@ -54,7 +54,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("home", "home", "edge(False)", "Home", "", "to the start", "Moving"),
     Action("end", "end", "edge(True)", "End", "", "to the end", "Moving"),
     Action("part", "tab", "part", "Tab", "", "move in the list below, and back", "Moving",
-           ("alerts", "pcie", "rdma")),
+           ("alerts", "pcie", "rdma", "power")),
     Action("next-problem", "n", "next_problem(1)", "n", "next problem", "to the next node that is not ok", "Moving",
            ("fleet",)),
     Action("previous-problem", "N", "next_problem(-1)", "N", "", "to the node before that is not ok", "Moving",
@@ -75,7 +75,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("virtual", "v", "virtual", "v", "virtual", "virtual functions under their ports, or folded into them",
            "Showing", ("rdma",)),
     Action("all", "a", "all", "a", "all", "every row, or only those in trouble; of alerts: without those known",
-           "Showing", ("alerts", "pcie", "rdma")),
+           "Showing", ("alerts", "pcie", "rdma", "power")),
     Action("unfold", "plus", "unfold", "+", "unfold", "every verdict inside an alert, or the alert alone", "Showing",
            ("alerts",)),
     Action("in-force", "L", "in_force", "L", "", "silences and acknowledgements in force; each can be ended",

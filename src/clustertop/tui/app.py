@@ -27,6 +27,7 @@ from clustertop.tui.panes.gpu import GpuPane
 from clustertop.tui.panes.nodes import NodesPane
 from clustertop.tui.panes.outliers import OutliersPane
 from clustertop.tui.panes.pcie import PciePane
+from clustertop.tui.panes.power import PowerPane
 from clustertop.tui.panes.processes import ASK_SECONDS, RENEW_SECONDS, may_ask
 from clustertop.tui.panes.rdma import RdmaPane
 from clustertop.tui.picture import Picture
@@ -69,11 +70,11 @@ class ConsoleApp(Handling):
     Pane { height: 1fr; }
     FleetPane #map, Table, #page, #gpu-page { height: 1fr; }
     Document { height: auto; background: $background; }
-    #alert-detail, #rdma-counters, #pcie-detail { background: $panel; height: 8; }
+    #alert-detail, #rdma-counters, #pcie-detail, #power-detail { background: $panel; height: 8; }
     #empty { height: 1fr; }
     #filter { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
     #filter:focus { border: none; }
-    #legend, #alerts-head, #pcie-head, #rdma-head, #outliers-head { background: $background; }
+    #legend, #alerts-head, #pcie-head, #rdma-head, #power-head, #outliers-head { background: $background; }
     #fleet-line { background: $panel; }
     #fleet-worst { background: $background; }
     Palette #--input, Palette #--input.--list-visible, Palette CommandList { border: blank; }
@@ -104,7 +105,8 @@ class ConsoleApp(Handling):
         self.empty = Bar(self.look, id="empty")
         self.panes: dict[str, Pane] = {
             "fleet": FleetPane(self.look), "alerts": AlertsPane(self.look, source), "nodes": NodesPane(self.look),
-            "pcie": PciePane(self.look), "rdma": RdmaPane(self.look), "outliers": OutliersPane(self.look),
+            "pcie": PciePane(self.look), "rdma": RdmaPane(self.look), "power": PowerPane(self.look),
+            "outliers": OutliersPane(self.look),
             "detail": DetailPane(self.look, source), "gpu": GpuPane(self.look),
         }
         for bar in (self.tabs, self.summary, self.keys):
@@ -342,6 +344,11 @@ class ConsoleApp(Handling):
                 return
         if isinstance(pane, AlertsPane) and pane.opens():
             self.say(pane.fold())
+            return
+        if isinstance(pane, PowerPane):
+            feed = pane.feed()
+            if feed is not None:
+                self.show_nodes_of(f"feed:{feed}")
             return
         node = pane.node()
         if node is not None:

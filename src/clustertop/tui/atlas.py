@@ -69,8 +69,13 @@ class Atlas:
             self.names = tuple(clean(node.name, 64) for node in view.nodes)
             self.name_width = max((cell_len(name) for name in self.names), default=0)
             self.node_of = {node.name: number for number, node in enumerate(view.nodes)}
+            feeds: dict[str, list[str]] = {}
+            for feed in view.of.site.feeds:
+                for name in feed.nodes:
+                    feeds.setdefault(name, []).append(f"feed:{feed.name}")
             self.words = tuple(
-                clean(" ".join((node.name, node.host, node.rack, node.leaf, *node.groups)), 512).lower()
+                clean(" ".join((node.name, node.host, node.rack, node.leaf, *node.groups, *feeds.get(node.name, ()))),
+                      512).lower()
                 for node in view.nodes)
             racks: dict[str, list[int]] = {}
             for number, node in enumerate(view.nodes):

@@ -200,7 +200,8 @@ class Picture:
         words = [f"{fixed} {jobs} {self.words_of(node).lower()}" for node, (fixed, jobs) in enumerate(
             zip(self.atlas.words, self.atlas.job_words, strict=True))]
         # A job is found by its whole number only: 471 is not 4711.
-        return [np.array([(f"{term} " if term.startswith("job:") else term) in text for text in words], np.bool_)
+        return [np.array([(f"{term} " if term.startswith(("job:", "feed:")) else term) in text for text in words],
+                         np.bool_)
                 for term in self.terms]
 
     @cached_property
@@ -220,6 +221,19 @@ class Picture:
             if extra:
                 own |= np.array([term in text for text in extra], np.bool_)
             out &= found[rows.node] | own
+        return out
+
+    @cached_property
+    def shown_feeds(self) -> NDArray[np.bool_]:
+        """[feeds] what the filter leaves: each term in the feed's own words, or in those of one of its nodes."""
+        of, rows = self.view.of, self.view["feed"]
+        out = np.ones(len(rows), np.bool_)
+        for row, owner in enumerate(rows.node.tolist() if self.terms else ()):
+            feed = of.site.feeds[owner - of.first_feed]
+            text = f"{feed.name} {feed.rack} {feed.pair} {feed.pdu}".lower()
+            nodes = [self.atlas.node_of[name] for name in feed.nodes if name in self.atlas.node_of]
+            out[row] = all(term in text or any(found[node] for node in nodes)
+                           for term, found in zip(self.terms, self._found, strict=True))
         return out
 
     def matches(self, node: int | None, text: str) -> bool:

@@ -20,6 +20,7 @@ from clustertop.tui.machine import interval, machine_lines, probe_lines, unknown
 from clustertop.tui.panes.base import Pane
 from clustertop.tui.panes.processes import process_lines
 from clustertop.tui.picture import STYLES, mark
+from clustertop.tui.power import node_lines
 from clustertop.tui.widgets.table import Document, Table
 
 if TYPE_CHECKING:
@@ -92,7 +93,8 @@ class DetailPane(Pane):
         wide = self.page.wide
         for section in (machine_lines(picture, node, wide), probe_lines(picture, node, wide),
                         self._groups(picture, node), self._gpus(picture, node), self._processes(picture, node),
-                        self._ports(picture, node), self._pcie(picture, node), self._net(picture, node),
+                        node_lines(picture, node, self.look.glyphs, wide), self._ports(picture, node),
+                        self._pcie(picture, node), self._net(picture, node),
                         self._disks(picture, node), unknown_lines(picture, node, wide), self._facts(picture, node)):
             if section:
                 out.append(())

@@ -1,0 +1,417 @@
+"""Table ``feed``: what every breaker carries, by its PDU or estimated from its nodes, and how that is judged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clustertop.hosts import fold
+from clustertop.model import Why, intern
+from clustertop.signals import feed, power
+from clustertop.store.feed_estimate import FROM_BMC, FROM_GPU, NOTHING, Estimates
+from clustertop.store.feed_parts import Part, choose
+from clustertop.store.feed_past import SETTLED_SECONDS, Events, Past
+from clustertop.store.view import Freshness
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from clustertop.model import Attr
+    from clustertop.places import Site
+    from clustertop.signals.columns import Columns
+    from clustertop.store.feed_estimate import Estimate
+    from clustertop.store.owners import Owners
+    from clustertop.store.table import Table
+
+    Floats = NDArray[np.float64]
+    Mask = NDArray[np.bool_]
+
+SILENT_SECONDS = 15.0
+"""A node from which nothing came for so long, though its link stands, may be without power."""
+_NO_ANSWER = intern("its PDU does not answer")
+_NO_PDU = intern("its PDU is not among the devices")
+_NO_VOLTS = intern("no volts configured, so no current can be estimated")
+_NOTHING = intern(NOTHING)
+_CUT = 4
+"""Of a part's state: its supply is gone."""
+_HELD = ("rating_amps", "warning_amps", "critical_amps", "warning_watts", "critical_watts")
+
+
+class Feeds:
+    """The feeds of a site, [feeds] in the site's order; ``owners.first_feed`` is the first one's owner."""
+
+    def __init__(
+        self, site: Site, tables: Mapping[str, Table], owners: Owners, *, freshness: Freshness | None = None,
+        warning: float = power.WARNING_RATIO, critical: float = power.CRITICAL_RATIO,
+    ) -> None:
+        """Add a row for every feed.
+
+        Args:
+            site: what is watched beside the nodes.
+            tables: all tables; ``feed`` is filled, ``pdu``, ``bmc``, ``psu``, ``gpu``, ``node`` and ``device`` are
+                read where they exist.
+            owners: whose the rows are.
+            freshness: when a reading is old.
+            warning: of a breaker's rating, as the rule ``feed_current`` has it.
+            critical: of a breaker's rating.
+        """
+        self._feeds, self._tables, self._owners = site.feeds, tables, owners
+        self._table = tables["feed"]
+        self._freshness = freshness or Freshness()
+        self._warning, self._critical = warning, critical
+        count = len(site.feeds)
+        names = {one.name: row for row, one in enumerate(site.feeds)}
+        self._partner = np.full(count, -1, np.intp)
+        for row, one in enumerate(site.feeds):
+            if one.pair in names and names[one.pair] != row:
+                # Declared at one of them is declared.
+                self._partner[row], self._partner[names[one.pair]] = names[one.pair], row
+        numbers = {node.name: number for number, node in enumerate(owners.nodes)}
+        self._estimates = Estimates(site.feeds, numbers, len(owners.nodes))
+        self._nodes = np.array([len(one.nodes) for one in site.feeds], np.float64)
+        self._rating = np.array([_number(one.rating_amps) for one in site.feeds], np.float64)
+        self._volts = np.array([_number(one.volts) for one in site.feeds], np.float64)
+        self._lines = np.array([one.phases if one.wiring == "star" else np.sqrt(3) if one.phases == 3 else 1
+                                for one in site.feeds], np.float64)
+        self._polyphase = np.array([one.phases > 1 for one in site.feeds], np.bool_)
+        pdus = [owners.number("pdu", one.pdu) if one.pdu else None for one in site.feeds]
+        self._metered = np.array([bool(one.pdu) for one in site.feeds], np.bool_)
+        self._pdu = np.array([-1 if owner is None else owner for owner in pdus], np.int64)
+        self._listed = -1
+        self._parts = [Part() for _ in site.feeds]
+        self._rows = np.full((count, 1), -1, np.intp)
+        self._whole = np.full(count, -1, np.intp)
+        self._first = np.zeros(count, np.intp)
+        self._missing = np.zeros(count, np.bool_)
+        self._claimed = np.empty(0, np.intp)
+        self._star: list[int] = []
+        self._delta: list[int] = []
+        self._no_part = np.zeros(count, np.uint16)
+        self._past, self._events = Past(count), Events(count)
+        self._absurd_before = np.zeros(count, np.bool_)
+        self._absurd = np.zeros(count, np.bool_)
+        self._seen_at = np.full(count, -np.inf)
+        self._lost_since = np.full(len(owners.nodes), np.nan)
+        self._limits: tuple[NDArray[np.float64], feed.Held] | None = None
+        self._said: list[dict[str, Attr]] = [{} for _ in site.feeds]
+        self._told: tuple[feed.Held, bytes, bytes] | None = None
+        self._began: float | None = None
+        for row, one in enumerate(site.feeds):
+            made = self._table.add(owners.first_feed + row, "", {"name": one.name})
+            assert made == row
+
+    def derive(self, now: float) -> None:
+        """Fill the table as of *now*, our monotonic clock; call it when the tables that it reads are up to date."""
+        count = len(self._feeds)
+        if not count:
+            return
+        if self._began is None:
+            # What did not answer at the beginning is no news.
+            self._began = now
+        self._choose()
+        t = self._table.columns
+        estimate = self._estimates.work_out(self._tables, now, self._freshness)
+        silent = self._silent()
+        carried, said, at, interval, held = self._carried(estimate, silent, now)
+        new = at > self._seen_at
+        # Of an estimate every node's reading is news; once an interval is often enough.
+        new &= self._metered | ~(at < self._seen_at + 0.9 * interval)
+        self._seen_at = np.where(new, at, self._seen_at)
+        usable = (carried.coverage >= 1.0) & (self._events.kind == feed.NO_EVENT)
+        self._past.push(new, at, carried.amps, usable)
+        scale = self._scale(carried, new)
+        carried = feed.Carried(carried.amps, carried.why, carried.watts, carried.volts, carried.lower_bound,
+                               carried.estimated, carried.coverage, self._past.before, scale, carried.neutral,
+                               carried.device_level)
+        lost, just_lost = self._nodes_lost(now)
+        events = self._events
+        events.update(self._past, new & self._metered, np.where(self._metered, carried.amps, np.nan), carried.volts,
+                      held.rating, said, silent, self._partner, just_lost, now)
+        # A load that nobody hangs on need not be there.
+        seen = events.seen | (self._nodes == 0) | carried.estimated
+        feed.fill(t, carried, held, events.kind, seen, self._warning)
+        feed.fill_pairs(t, carried, held, self._partner, events.kind, self._warning)
+        feed.fill_events(t, events.kind, ~np.isnan(carried.amps) & seen & self._metered, events.at, events.before, now,
+                         np.where(self._metered, carried.why, feed.ESTIMATED))
+        t.put("nodes", self._nodes)
+        t.put("nodes_lost", lost.astype(float))
+        self._foretell(carried, held, now)
+        table = self._table
+        table.read_at[:count], table.interval[:count] = at, interval
+        table.reads[:count] += new
+        self._say(estimate, held)
+
+    # -- where the current is read --------------------------------------------------------------------------------
+
+    def _choose(self) -> None:
+        """Find the feeds' parts among the PDUs' rows, when these have changed."""
+        pdu = self._tables.get("pdu")
+        if pdu is None or self._listed == pdu.listed:
+            return
+        self._listed = pdu.listed
+        for row, one in enumerate(self._feeds):
+            owner = int(self._pdu[row])
+            mine = pdu.of_node.get(owner, []) if owner >= 0 else []
+            self._parts[row] = part = choose(one, mine, pdu.keys, pdu.attrs)
+            self._whole[row] = part.whole
+            known = part.rows or part.deltas
+            self._no_part[row] = Why.KNOWN if known or not mine else intern(
+                f"the PDU has no {one.part}" if one.part else "the PDU has no inlet; name a part of it")
+        widest = max((len(part.rows) for part in self._parts), default=1)
+        self._rows = np.full((len(self._feeds), max(widest, 1)), -1, np.intp)
+        for row, part in enumerate(self._parts):
+            self._rows[row, : len(part.rows)] = part.rows
+            self._first[row] = (*part.rows, *part.deltas, 0)[0]
+            self._missing[row] = part.missing
+        self._claimed = np.array(sorted({
+            row for part in self._parts for row in (*part.rows, *part.deltas, part.whole) if row >= 0}), np.intp)
+        self._delta = [row for row, part in enumerate(self._parts) if part.deltas]
+        self._star = [row for row, (one, part) in enumerate(zip(self._feeds, self._parts, strict=True))
+                      if part.neutral >= 0 or (len(part.rows) == 3 == one.phases and one.wiring == "star")]
+
+    def claimed(self) -> NDArray[np.intp]:
+        """Rows of the ``pdu`` table that a feed stands for."""
+        return self._claimed
+
+    def _silent(self) -> Mask:
+        """[feeds] whose PDU does not answer."""
+        devices = self._tables.get("device")
+        if devices is None or not devices.rows:
+            return np.zeros(len(self._feeds), np.bool_)
+        down = np.zeros(len(self._owners), np.bool_)
+        rows = slice(0, devices.rows)
+        down[devices.node[rows][devices.columns.col("reachable") == 0]] = True
+        out: Mask = (self._pdu >= 0) & down[np.maximum(self._pdu, 0)]
+        return out
+
+    def _carried(
+        self, estimate: Estimate, silent: Mask, now: float,
+    ) -> tuple[feed.Carried, tuple[Mask, Mask], Floats, Floats, feed.Held]:
+        """What the feeds carry, whose breaker is open and whose supply is gone by the PDU's word, when that was read,
+        how often it is, and the limits."""
+        count = len(self._feeds)
+        pdu = self._tables.get("pdu")
+        amps, why = np.full(count, np.nan), np.full(count, Why.NEVER_READ, np.uint16)
+        watts, volts, neutral = np.full(count, np.nan), np.full(count, np.nan), np.full(count, np.nan)
+        at, interval = np.full(count, -np.inf), np.full(count, np.nan)
+        bound, absurd, tripped, cut = (np.zeros(count, np.bool_) for _ in range(4))
+        level, limits = np.full(count, np.nan), np.full((3, count), np.nan)
+        derived = np.zeros(count, np.bool_)
+        if pdu is not None and pdu.rows:
+            rows, used = np.maximum(self._rows, 0), self._rows >= 0
+            c = pdu.columns
+            fresh = pdu.fresh(now, self._freshness) & pdu.present[: pdu.rows]
+
+            def read(name: str) -> Floats:
+                out: Floats = np.where(used & fresh[rows], c.col(name)[rows], np.nan)
+                return out
+
+            currents, voltages, powers = read("amps"), read("volts"), read("watts")
+            amps = _worst(currents)
+            known = (~np.isnan(currents)).sum(axis=1)
+            bound = (known < used.sum(axis=1)) | self._missing
+            worst = np.argmax(np.where(np.isnan(currents), -1.0, currents), axis=1)
+            lines = np.arange(count)
+            volts = np.where(np.isnan(voltages[lines, worst]), _worst(voltages), voltages[lines, worst])
+            # A whole that does not say how much it is: the sum of its conductors, if all of them do.
+            watts = powers.sum(axis=1, where=used)
+            watts[~used.any(axis=1)] = np.nan
+            whole = np.maximum(self._whole, 0)
+            said = np.where((self._whole >= 0) & fresh[whole], c.col("watts")[whole], np.nan)
+            watts = np.where(np.isnan(said), watts, said)
+            one_phase = (used.sum(axis=1) == 1) & ~self._polyphase
+            absurd = power.scales_disagree(currents, voltages, powers).any(axis=1) & one_phase
+            states = read("part_state")
+            tripped = (read("tripped") == 1).any(axis=1)
+            cut = (states == _CUT).any(axis=1)
+            own = {name: np.where(used, c.col(name)[rows], np.nan) for name in _HELD}
+            limits = np.array([_least(own[name]) for name in _HELD[:3]])
+            level = _device_level(currents, powers, states, own)
+            neutral = self._neutral(currents, known, c.col("amps"), fresh)
+            derived = self._from_deltas(amps, volts, watts, c, fresh)
+            first = self._first
+            has = used.any(axis=1) | derived
+            at = np.where(has, pdu.read_at[first], -np.inf)
+            interval = np.where(has, pdu.interval[first], np.nan)
+            told = c.why_of("amps")[first]
+            why = np.where(has, np.where(fresh[first], told, Why.STALE), Why.NEVER_READ).astype(np.uint16)
+        why = np.where(self._no_part != Why.KNOWN, self._no_part, why)
+        why = np.where(self._metered & (self._pdu < 0), _NO_PDU, why)
+        why = np.where(silent, _NO_ANSWER, why)
+        for values in (amps, volts, watts, neutral, level):
+            values[silent] = np.nan
+        tripped, cut = tripped & ~silent, cut & ~silent
+        volts = np.where(np.isnan(volts) & (~np.isnan(amps) | ~self._metered), self._volts, volts)
+        # No PDU is named: the power of what hangs on it, over its voltage.
+        guess = ~self._metered
+        with np.errstate(invalid="ignore", divide="ignore"):
+            guessed = estimate.watts / (self._volts * self._lines)
+        amps, watts = np.where(guess, guessed, amps), np.where(guess, estimate.watts, watts)
+        at, interval = np.where(guess, estimate.read_at, at), np.where(guess, estimate.interval, interval)
+        bound = np.where(guess, estimate.lower_bound | self._polyphase, bound)
+        unmetered = np.where(np.isnan(estimate.watts), _NOTHING, np.where(np.isnan(self._volts), _NO_VOLTS, 0))
+        why = np.where(guess, unmetered, why).astype(np.uint16)
+        coverage = np.where(guess, estimate.coverage, np.where(np.isnan(amps), np.nan, 1.0))
+        carried = feed.Carried(amps, why, watts, volts, bound, guess | derived, coverage, self._past.before, absurd,
+                               neutral, level)
+        return carried, (tripped, cut), at, interval, self._hold(limits)
+
+    def _neutral(self, currents: Floats, known: NDArray[np.int64], amps: Floats, fresh: Mask) -> Floats:
+        """The neutral's current: as measured, else worked out of the three phases of a star."""
+        out = np.full(len(self._feeds), np.nan)
+        for row in self._star:
+            part = self._parts[row]
+            if part.neutral >= 0 and fresh[part.neutral] and not np.isnan(amps[part.neutral]):
+                out[row] = amps[part.neutral]
+            elif len(part.rows) == 3 == known[row] and self._feeds[row].wiring == "star":
+                out[row] = power.neutral_amps(*currents[row, :3])
+        return out
+
+    def _from_deltas(self, amps: Floats, volts: Floats, watts: Floats, c: Columns, fresh: Mask) -> Mask:
+        """Fill the line currents of feeds of which only the loads between the lines are measured."""
+        out = np.zeros(len(self._feeds), np.bool_)
+        for row in self._delta:
+            three = list(self._parts[row].deltas)
+            out[row] = True
+            if not fresh[three].all():
+                continue
+            loads = np.where(np.isnan(c.col("apparent_va")[three]), c.col("watts")[three], c.col("apparent_va")[three])
+            told = c.col("volts")[three]
+            between = float(self._volts[row]) if np.isnan(told).any() else float(told.mean())
+            amps[row] = max(float(one) for one in power.line_amps(loads[0], loads[1], loads[2], between))
+            volts[row] = between
+            if np.isnan(watts[row]):
+                watts[row] = float(c.col("watts")[three].sum())
+        return out
+
+    # -- what it is held against ----------------------------------------------------------------------------------
+
+    def _hold(self, device: Floats) -> feed.Held:
+        """The limits of every feed; *device*: [rating, warning, critical; feeds] as the devices have them."""
+        if self._limits is not None and np.array_equal(self._limits[0], device, equal_nan=True):
+            return self._limits[1]
+        count = len(self._feeds)
+        rating, warning, critical = (np.full(count, np.nan) for _ in range(3))
+        by_device, disagree = np.zeros(count, np.bool_), np.full(count, np.nan)
+        for row in range(count):
+            ours = _known(self._rating[row])
+            own, *theirs = (_known(value) for value in device[:, row])
+            found = power.limits(ours, own, theirs[0], theirs[1], self._warning, self._critical)
+            rating[row] = _number(ours if ours is not None else own)
+            warning[row], critical[row] = _number(found.warning_amps), _number(found.critical_amps)
+            by_device[row] = found.source == "device limits"
+            if ours is not None and any(value is not None for value in (own, *theirs)):
+                disagree[row] = float(bool(found.disagreement))
+            self._said[row] = {"limits": found.source, "disagreement": found.disagreement}
+        held = feed.Held(rating, warning, critical, by_device, disagree)
+        self._limits = (device.copy(), held)
+        return held
+
+    def _scale(self, carried: feed.Carried, new: Mask) -> Mask:
+        """[feeds] where amps, volts and watts did not fit together at two readings."""
+        self._absurd_before = np.where(new, self._absurd, self._absurd_before)
+        self._absurd = np.where(new, carried.absurd, self._absurd)
+        return self._absurd & self._absurd_before
+
+    # -- what becomes of it ---------------------------------------------------------------------------------------
+
+    def _nodes_lost(self, now: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """[feeds] nodes that do not answer, and those of them that stopped within the last minutes."""
+        ends, count = self._estimates, len(self._feeds)
+        nodes = self._tables.get("node")
+        if nodes is None or not nodes.rows:
+            return np.zeros(count, np.int64), np.zeros(count, np.int64)
+        c = nodes.columns
+        owner = nodes.node[: nodes.rows]
+        lost = np.zeros(len(self._lost_since), np.bool_)
+        lost[owner[(c.col("reachable") == 0) | (c.col("frame_age_seconds") > SILENT_SECONDS)]] = True
+        self._lost_since = np.where(lost, np.fmin(self._lost_since, now), np.nan)
+        just = lost & (now - self._lost_since <= SETTLED_SECONDS) & (self._lost_since > self._began)
+        return (np.bincount(ends.feed[lost[ends.node]], minlength=count),
+                np.bincount(ends.feed[just[ends.node]], minlength=count))
+
+    def _foretell(self, carried: feed.Carried, held: feed.Held, now: float) -> None:
+        past, t = self._past, self._table.columns
+        past.foretell(held.rating, now)
+        unknown = np.where(np.isnan(carried.amps), np.where(carried.why > 0, carried.why, Why.NOT_PROVIDED),
+                           past.reason).astype(np.uint16)
+        sure = past.confidence >= power.CONFIDENCE
+        usable = ~np.isnan(carried.amps) & ~np.isnan(past.gap)
+        for name, limit in (("to_warning_seconds", held.warning), ("to_critical_seconds", held.critical),
+                            ("to_rating_seconds", held.rating)):
+            with np.errstate(invalid="ignore", divide="ignore"):
+                seconds = np.maximum(past.gap - (held.rating - limit), 0.0) / past.slope
+            shown = usable & sure & (seconds <= power.HORIZON_SECONDS)
+            _put(t, name, np.where(shown, seconds, np.nan), unknown)
+            if name == "to_critical_seconds":
+                capped = np.where(shown, seconds, np.where(usable, power.HORIZON_SECONDS, np.nan))
+                _put(t, "limit_in_seconds", capped, unknown)
+        _put(t, "slope_amps_per_second", np.where(usable, past.slope, np.nan), unknown)
+        _put(t, "forecast_confidence_ratio", np.where(usable, past.confidence, np.nan), unknown)
+
+    def _say(self, estimate: Estimate, held: feed.Held) -> None:
+        """Give the rows their words, where these have changed."""
+        table = self._table
+        now = (held, estimate.counted.tobytes(), estimate.gpu_only.tobytes())
+        if now == self._told:
+            return
+        self._told = now
+        for row, one in enumerate(self._feeds):
+            source = "pdu" if one.pdu else _source(int(estimate.counted[row]), int(estimate.gpu_only[row]))
+            attrs: dict[str, Attr] = {
+                "name": one.name, "pair": one.pair, "pdu": one.pdu, "part": one.part, "rack": one.rack,
+                "source": source, "nodes": fold(one.nodes),
+                **self._said[row]}
+            if table.attrs[row] != attrs:
+                table.say(row, attrs)
+
+
+def _source(counted: int, gpu_only: int) -> str:
+    if not counted:
+        return "none"
+    if gpu_only == counted:
+        return f"{FROM_GPU}: only the GPUs"
+    return FROM_BMC + (f", of {gpu_only} nodes only the GPUs" if gpu_only else "")
+
+
+def _put(t: Columns, name: str, values: Floats, why: NDArray[np.uint16]) -> None:
+    number = t.spec.index[name]
+    t.values[number] = values
+    t.why[number] = np.where(np.isnan(values), why, Why.KNOWN)
+
+
+def _device_level(currents: Floats, powers: Floats, states: Floats, own: Mapping[str, Floats]) -> Floats:
+    """[feeds] 0 to 2 by enabled limits and the device's word, the worst of the conductors; NaN: it has neither."""
+    out = np.full(states.shape, np.nan)
+    with np.errstate(invalid="ignore"):
+        for code, amps, watts in ((0, "", ""), (1, "warning_amps", "warning_watts"),
+                                  (2, "critical_amps", "critical_watts")):
+            if not code:
+                has = ((~np.isnan(own["warning_amps"]) | ~np.isnan(own["critical_amps"])) & ~np.isnan(currents)) | (
+                    (~np.isnan(own["warning_watts"]) | ~np.isnan(own["critical_watts"])) & ~np.isnan(powers))
+                out[has | (states <= 2)] = 0.0
+                continue
+            out[(currents >= own[amps]) | (powers >= own[watts]) | (states == code)] = float(code)
+    return _worst(out)
+
+
+def _worst(values: Floats) -> Floats:
+    """[feeds] the highest known value of each; NaN where none is."""
+    out: Floats = np.where(np.isnan(values), -np.inf, values).max(axis=1)
+    return np.where(np.isinf(out), np.nan, out)
+
+
+def _least(values: Floats) -> Floats:
+    out: Floats = np.where(np.isnan(values), np.inf, values).min(axis=1)
+    return np.where(np.isinf(out), np.nan, out)
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else float(value)
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

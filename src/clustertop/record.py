@@ -109,6 +109,7 @@ class Header(msgspec.Struct, frozen=True):
     resume_seconds: float = 15.0
     feeds: tuple[Feed, ...] = ()
     devices: tuple[_Device, ...] = ()
+    order: tuple[str, ...] = ()
 
 
 class Recorder:
@@ -256,7 +257,7 @@ def _header(plan: Plan) -> Header:
         dict(plan.rules), freshness.late_intervals, freshness.stale_intervals, plan.settle_seconds,
         plan.resume_seconds, plan.site.feeds,
         tuple(_Device(one.name, one.kind, one.of, one.rack, one.leaf, one.interval_seconds)
-              for one in plan.site.devices),
+              for one in plan.site.devices), plan.site.order,
     )
 
 
@@ -278,7 +279,8 @@ def _checked(header: Header) -> Header:
             rule, title=clean(rule.title), hint=clean(rule.hint), look=clean(rule.look), source=clean(rule.source))
         for name, rule in header.rules.items()}
     check(rules, {spec.name: spec for spec in SPECS})
-    return msgspec.structs.replace(header, nodes=nodes, devices=devices, feeds=feeds, rules=rules)
+    return msgspec.structs.replace(header, nodes=nodes, devices=devices, feeds=feeds, rules=rules,
+                                   order=tuple(clean(name, 128) for name in header.order))
 
 
 def _clean_feed(feed: Feed) -> Feed:
@@ -340,7 +342,7 @@ class Recording:
         """Feeds and devices as they were; none of these can be asked."""
         return Site(self.header.feeds, tuple(
             Device(one.name, one.kind, None, of=one.of, rack=one.rack, leaf=one.leaf, interval_seconds=one.interval)
-            for one in self.header.devices))
+            for one in self.header.devices), order=self.header.order)
 
     def steps(self) -> Iterator[Step]:
         """Everything that happened, in order. A file that was cut short ends early, and :attr:`note` says so."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from clustertop.model import NodeInfo
+from clustertop.places import Site
 from clustertop.rules.exits import exits
 from clustertop.rules.spec import builtin
 from nodes import Fleet, table
@@ -28,10 +29,10 @@ def case(name: str) -> Any:
 class Talk:
     """A fleet whose nodes send each other so many bytes a second; node i has address 10.0.0.<i>."""
 
-    def __init__(self, racks: dict[str, str]) -> None:
+    def __init__(self, racks: dict[str, str], **core: Any) -> None:
         self.names = list(racks)
         self.fleet = Fleet([NodeInfo(name, rack=rack) for name, rack in racks.items()], RULES,
-                           interval=float(STEP))
+                           interval=float(STEP), **core)
         self.flows: dict[tuple[str, str], float] = {}
         self.nics: dict[str, float] = {}
         self.jobs: dict[str, list[str]] = {}
@@ -65,8 +66,7 @@ class Talk:
 
 def test_d1_a_bad_order_is_predicted_and_raises_nothing_by_itself() -> None:
     orders = case("D1")["orders"]
-    talk = Talk(orders["racks"])
-    talk.fleet.core.store._traffic._orders["fleet"] = orders["a"]
+    talk = Talk(orders["racks"], site=Site(order=tuple(orders["a"])))
     talk.run(400)
     view = talk.fleet.view
     row = view.traffic.rows["fleet"]

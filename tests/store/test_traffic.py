@@ -422,13 +422,22 @@ def test_channels_of_the_log_times_what_the_cards_sent() -> None:
 @pytest.mark.parametrize("number", [0, 1])
 def test_d1_a_ring_over_the_given_order(number: int) -> None:
     order, share = ((("r1n1", "r2n1", "r1n2", "r2n2"), 1.0), (("r1n1", "r1n2", "r2n1", "r2n2"), 0.5))[number]
-    rig = Rig(nodes({"r1": ("r1n1", "r1n2"), "r2": ("r2n1", "r2n2")}), orders={"fleet": order})
+    rig = Rig(nodes({"r1": ("r1n1", "r1n2"), "r2": ("r2n1", "r2n2")}), order=order)
     rig.tick()
     assert rig.value("fleet", "predicted_cross_rack_ratio") == share
     assert rig.value("fleet", "share_ratio") is None, "what is predicted is no measured share"
     assert rig.value("fleet", "judged_ratio") is None
     assert "predicted" in {one.name: one.label for one in rig.traffic.picture.meters}["order"]
     assert rig.attrs("fleet")["better_order"] == ([] if number else ["r1n1", "r1n2", "r2n1", "r2n2"])
+
+
+def test_a_host_file_is_the_order_of_the_job_that_has_its_nodes() -> None:
+    rig = Rig(nodes(TWO_RACKS), order=("a", "c", "d", "gone"))
+    rig.run(j1=("a", "c", "d"), j2=("b",))
+    rig.tick()
+    assert rig.value("job/1", "predicted_cross_rack_ratio") == pytest.approx(2 / 3)
+    assert rig.attrs("job/1")["order_by"] == "the host file"
+    assert rig.why("job/2", "predicted_cross_rack_ratio") == "order of ranks not known"
 
 
 def test_a_log_with_a_rank_that_two_nodes_claim_orders_nothing() -> None:

@@ -143,8 +143,6 @@ class Store:
         settle_seconds: float = SETTLE_SECONDS,
         growth: Mapping[str, tuple[str, ...]] | None = None,
         site: Site | None = None,
-        leaves: Mapping[str, frozenset[str]] | None = None,
-        orders: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         """Make the tables.
 
@@ -156,12 +154,10 @@ class Store:
             settle_seconds: how long a node settles after a boot.
             growth: by table, the counters whose increase since first seen belongs in each view.
             site: what is watched beside the nodes.
-            leaves: node to all leaves that it hangs on; None: as the inventory says.
-            orders: ``job/4711``, ``group/a`` or ``fleet`` to its nodes in the order of ranks, where that is configured.
         """
         self._freshness = freshness or Freshness()
         self._settle_seconds = settle_seconds
-        self.owners = Owners(nodes, site or NO_SITE)
+        self.owners = Owners(nodes, NO_SITE if site is None else site)
         self._settle = np.full(len(self.owners), -np.inf)
         self._reload = np.full(len(self.owners), -np.inf)
         self._ticked = float("-inf")
@@ -184,8 +180,7 @@ class Store:
         self.addresses = Addresses(self.tables["link"], self.tables["peer"])
         """Whose the peers' addresses are."""
         self._traffic = Traffic(self.nodes, self.tables, self.history, self._freshness, owners=self.owners.all,
-                                places=self.addresses.of_peers,
-                                leaves=leaves, orders=orders)
+                                places=self.addresses.of_peers, order=self.owners.site.order)
         self._feeds = Feeds(self.owners.site, self.tables, self.owners, freshness=self._freshness)
         self._jobs = JobIndex(*(self.tables[name] for name in ("node", "gpu", "process")))
         self._tables_of = {

@@ -71,7 +71,7 @@ class Traffic:
         self, nodes: Sequence[NodeInfo], tables: Mapping[str, Table], history: History, freshness: Freshness, *,
         owners: Sequence[NodeInfo] | None = None, owner: int | None = None,
         places: Callable[[], NDArray[np.intp]] = lambda: _NOWHERE,
-        leaves: Mapping[str, frozenset[str]] | None = None, orders: Mapping[str, Sequence[str]] | None = None,
+        order: Sequence[str] = (),
     ) -> None:
         """Begin.
 
@@ -84,13 +84,12 @@ class Traffic:
             owner: number of the owner of the rows of table ``traffic``; None: the last one.
             places: gives [rows of table ``peer``] the number of the peer's node, negative where it is none; the same
                 object for as long as nothing changes.
-            leaves: node to the leaves that it hangs on; None: as the inventory says.
-            orders: scope (``job/4711``, ``group/a``, ``fleet``) to its nodes in the order of ranks, where something
-                else than NCCL's log says it.
+            order: nodes of a job in the order of ranks, as a host file has them: of the job or group that has exactly
+                these nodes, and of the fleet.
         """
         self._nodes, self._tables, self._freshness = tuple(nodes), tables, freshness
         everybody = tuple(owners or nodes)
-        self._places, self._orders = places, dict(orders or {})
+        self._places = places
         self._table = tables["traffic"]
         self._rows = Rows(self._table, len(everybody) - 1 if owner is None else owner, history)
         count = len(self._nodes)
@@ -99,7 +98,9 @@ class Traffic:
         place = {name: number for number, name in enumerate(self._racks)}
         self._rack = np.array([place.get(node.rack, -1) for node in self._nodes], np.intp)
         self._rack_of = {node.name: node.rack for node in self._nodes if node.rack}
-        hung = dict(leaves) if leaves is not None else {
+        numbers = dict.fromkeys(self._numbers.get(name, -1) for name in order)
+        self._order = [number for number in numbers if number >= 0]
+        hung = {
             node.name: frozenset(node.leaves or (node.leaf,)) for node in self._nodes if node.leaves or node.leaf}
         leaf_names = tuple(sorted({leaf for mine in hung.values() for leaf in mine}))
         column = {leaf: number for number, leaf in enumerate(leaf_names)}
@@ -201,10 +202,10 @@ class Traffic:
 
     def _ring(self, scope: Scope) -> tuple[traffic.Ring | None, traffic.Ring | None, str]:
         """(ring, a better one, who says the order) of a scope's order of ranks."""
-        names, said = list(self._orders.get(scope.key, ())), "the config"
-        if not names:
-            order = self._ranks.order_of(scope.members.tolist())
-            names, said = [self._nodes[node].name for node in order or ()], "the NCCL log"
+        order, said = self._ranks.order_of(scope.members.tolist()), "the NCCL log"
+        if order is None and (scope.kind == "fleet" or set(self._order) == set(scope.members.tolist())):
+            order, said = self._order, "the host file"
+        names = [self._nodes[node].name for node in order or ()]
         if len(names) < 2:
             return None, None, ""
         return (traffic.ring(names, self._rack_of), traffic.better_order(names, self._rack_of), said)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from clustertop.rules import inits
+from clustertop.rules import crossing, inits
 from clustertop.signals import host
 from clustertop.signals.coverage import LEAST_COVERAGE
 from clustertop.signals.jobs import UNKNOWN
@@ -83,7 +83,7 @@ def exits(view: FleetView, meters: Mapping[Signal, Mapping[str, Figure]] | None 
     Args:
         view: the fleet.
         meters: by signal, what its meter says by name of the job, group or rack; a signal that is left out has no
-            meter, but for NCCL's init: that is read from the view where nodes read NCCL logs.
+            meter, but for NCCL's init and the share between racks: these are read from the view where they are known.
     """
     meters = meters or {}
     code = view.jobs.gpu
@@ -96,7 +96,7 @@ def exits(view: FleetView, meters: Mapping[Signal, Mapping[str, Figure]] | None 
         if not there.any() or (there & (code < 0)).any():
             every.append((one, there & (code < 0)))
     return [Exits(one.kind, one.name, one.nodes, (
-        _measured("cross_rack_share", one.name, meters), _init(view, one, meters),
+        _share(view, one, meters), _init(view, one, meters),
         _utilization(view, one.nodes, mine))) for one, mine in every]
 
 
@@ -136,6 +136,13 @@ def _init(view: FleetView, one: Exits, meters: Mapping[Signal, Mapping[str, Figu
         return _measured("nccl_init", one.name, meters)
     return _measured("nccl_init", one.name, {
         "nccl_init": {one.name: Figure(*inits.longest(view, one.nodes, LIMITS["nccl_init"]))}})
+
+
+def _share(view: FleetView, one: Exits, meters: Mapping[Signal, Mapping[str, Figure]]) -> Verdict:
+    if "cross_rack_share" in meters or not crossing.read(view):
+        return _measured("cross_rack_share", one.name, meters)
+    return _measured("cross_rack_share", one.name, {
+        "cross_rack_share": {one.name: Figure(*crossing.share(view, one.kind, one.name))}})
 
 
 def _utilization(view: FleetView, nodes: tuple[int, ...], mine: NDArray[np.bool_]) -> Verdict:

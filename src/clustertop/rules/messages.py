@@ -11,7 +11,7 @@ from clustertop.hosts import fold
 from clustertop.model import LinkState
 from clustertop.places import DEVICE_PLURAL, DEVICE_WORD
 from clustertop.quantity import duration, quantity, scaled
-from clustertop.rules import power_words
+from clustertop.rules import power_words, traffic_messages
 from clustertop.signals import gpu, kernel_log, nccl_table, rdma, screen, xid
 from clustertop.signals.rdma_catalogue import NARROW
 from clustertop.signals.rdma_counters import COUNTERS, spelling
@@ -479,6 +479,7 @@ def _disk_full(view: FleetView, row: int) -> str:
 
 
 _SPECIAL: dict[str, Callable[[FleetView, int], str]] = {
+    **traffic_messages.LINES,
     "pcie_width": _pcie_width,
     "pcie_kernel_message": _kernel_message,
     "pcie_generation": _pcie_generation,

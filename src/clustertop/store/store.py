@@ -38,6 +38,7 @@ from clustertop.store.paths import PciePaths
 from clustertop.store.peers import Addresses, Starts
 from clustertop.store.ports import Ports, judge_nodes
 from clustertop.store.table import GRACE_SECONDS, Table
+from clustertop.store.traffic import Traffic
 from clustertop.store.unclaimed import unclaimed
 from clustertop.store.view import FleetView, Freshness
 from clustertop.text import clean
@@ -105,6 +106,8 @@ _KEEP = {
     "port": ("was_up", "virtual", "never_used"),
     "pcie": ("endpoint", "width_expected_lanes", "width_expected_by"),
     "device": device.TABLE.names, "feed": feed.TABLE.names,
+    # It is worked out of fresh readings only, and says itself what is unknown and why.
+    "traffic": traffic_table.TABLE.names,
 }
 
 
@@ -162,7 +165,7 @@ class Store:
         """
         self._freshness = freshness or Freshness()
         self._settle_seconds = settle_seconds
-        self.owners = Owners(nodes, site or NO_SITE)
+        self.owners = Owners(nodes, NO_SITE if site is None else site)
         self._settle = np.full(len(self.owners), -np.inf)
         self._reload = np.full(len(self.owners), -np.inf)
         self._ticked = float("-inf")
@@ -186,6 +189,8 @@ class Store:
         self._devices = Devices(self.tables["device"], self.owners)
         self._feeds = Feeds(self.owners.site, self.tables, self.owners, freshness=self._freshness,
                             warning=feed_shares[0], critical=feed_shares[1])
+        self._traffic = Traffic(self.nodes, self.tables, self.history, self._freshness, owners=self.owners.all,
+                                places=self.addresses.of_peers, order=self.owners.site.order)
         self._jobs = JobIndex(*(self.tables[name] for name in ("node", "gpu", "process")))
         self._tables_of = {
             group: tuple((spec.name, self.tables[spec.name]) for spec in SPECS if spec.group == group)
@@ -487,6 +492,7 @@ class Store:
         bmc.derive_psu(self.tables["psu"].columns)
         since = np.array([node.released for node in self._nodes])
         nodes.columns.put("gpus_released_seconds", np.maximum(now - since, 0.0), _NOT_RELEASED)
+        self._traffic.derive(now, jobs)
         if self.history.due(now):
             past = {name: table.values[:, : table.rows] for name, table in self.tables.items()}
             # The last word of a node that has fallen silent is no sample.
@@ -506,6 +512,7 @@ class Store:
             (*(node.via for node in self._nodes), *[""] * (len(self.owners) - len(self.nodes))), self.history,
             {"": self._settle.copy(), "gpu": np.fmax(self._settle, self._reload)},
             self._paths.drops, self._jobs.of(listed), tuple(listed), self.owners,
+            self._traffic.picture,
         )
 
     def _failed(self, table: Table, group: str) -> np.ndarray:

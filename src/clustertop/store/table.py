@@ -215,6 +215,19 @@ class Table:
         self.attrs[row] = attrs
         self._names = None
 
+    def rename(self, row: int, key: str, attrs: Mapping[str, Attr]) -> None:
+        """From now on *row* stands for another thing of its owner, of which nothing is known yet.
+
+        Only for tables that the console fills itself.
+        """
+        node = int(self.node[row])
+        self.index.pop((node, self.keys[row]), None)
+        self._wipe(row)
+        self.read_at[row], self.reads[row] = -np.inf, 0
+        self.keys[row] = key
+        self.index[node, key] = row
+        self.add(node, key, attrs)
+
     def relabel(self, row: int, label: str) -> None:
         """Call a row something else."""
         self.labels[row] = label

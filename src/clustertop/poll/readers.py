@@ -1,6 +1,6 @@
 """One device as its task sees it: asked for a reading, it tells a link state with words, and what was read as parts.
 
-Here is decided which source reads a :class:`~clustertop.places.Device`: :func:`reader_of`.
+Here is decided which source reads a PDU or a BMC: :func:`reader_of`; switches and the fabric have a module of their own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from clustertop.clock import Clock
     from clustertop.model import Attr
-    from clustertop.places import Device, DeviceKind
+    from clustertop.places import Device
     from clustertop.wire.frame import GroupPart
 
     Maker = Callable[["Device", "Clock", random.Random, float], "Reader"]
@@ -195,15 +195,8 @@ def _told(state: LinkState, stage: str, reason: str, parts: Mapping[str, GroupPa
     return Told(state, stage, clean(reason, REASON_LIMIT), parts or {}, facts or {}, wait)
 
 
-MAKERS: dict[DeviceKind, Maker] = {}
-"""By kind of device, what makes its reader whatever its access is: the place for switches and the fabric."""
-
-
 def reader_of(device: Device, clock: Clock, rng: random.Random, interval_seconds: float) -> Reader:
     """Make the reader of *device*. Raises ValueError: nothing reads a device that is accessed so, or it is misspelt."""
-    maker = MAKERS.get(device.kind)
-    if maker is not None:
-        return maker(device, clock, rng, interval_seconds)
     access = device.access
     settings = BmcSettings(interval_seconds=interval_seconds)
     if isinstance(access, Agent | SnmpTarget) and device.kind == "pdu":

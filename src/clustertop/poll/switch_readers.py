@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from clustertop.model import LinkState, NodeInfo
 from clustertop.places import DEVICE_WORD, FabricHost, SshSwitch
-from clustertop.poll.readers import Reader, Told, agent_of, snmp_told
+from clustertop.poll.readers import Reader, Told, agent_of, reader_of, snmp_told
 from clustertop.poll.switch_frames import FABRIC, SWITCH, switch_facts, uplink_part
 from clustertop.poll.switch_ssh import SshSwitchReader
 from clustertop.sources.fabric import Output
@@ -144,9 +144,21 @@ def makers(
     return {"switch": switch, "fabric": fabric}
 
 
+def reader_maker(
+    nodes: Sequence[NodeInfo], leaves: Collection[str], dialer_of: Callable[[NodeInfo], Dialer]
+) -> Maker:
+    """Return what makes the reader of any device; the arguments are those of :func:`makers`."""
+    own = makers(nodes, leaves, dialer_of)
+
+    def make(device: Device, clock: Clock, rng: random.Random, interval_seconds: float) -> Reader:
+        return own.get(device.kind, reader_of)(device, clock, rng, interval_seconds)
+
+    return make
+
+
 def _patterns(device: Device, name: str) -> tuple[str, ...]:
     told = device.options.get(name)
     return tuple(map(str, told)) if isinstance(told, list | tuple) else ()
 
 
-__all__ = ["SnmpSwitchReader", "SshFabricReader", "makers", "over_ssh"]
+__all__ = ["SnmpSwitchReader", "SshFabricReader", "makers", "over_ssh", "reader_maker"]

@@ -1,6 +1,6 @@
 """One device as its task sees it: asked for a reading, it tells a link state with words, and what was read as parts.
 
-Here is decided which source reads a PDU or a BMC: :func:`reader_of`; switches and the fabric have a module of their own.
+Here is decided which source reads a PDU or a BMC: :func:`reader_of`; switches and the fabric have their own module.
 """
 
 from __future__ import annotations

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 _SOURCE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 _INIT = "https://github.com/NVIDIA/nccl/blob/master/src/init.cc"
+_VIA = "https://github.com/NVIDIA/nccl/tree/master/src/transport"
+_PROC = "https://www.kernel.org/doc/html/latest/filesystems/proc.html"
+_STAT = "https://man7.org/linux/man-pages/man2/stat.2.html"
 RECENT_SECONDS = 3600.0
 """So long an init that was slow is worth an alert: a start is an event, not a state."""
 BY_NCCL, BY_TIMES, BY_ARRIVAL = 0, 1, 2
@@ -34,29 +37,31 @@ MOST_RANKS = 1 << 20
 TABLE = table("nccl", "nccl", "NCCL logs", (
     Metric("nccl_lines", "", "lines of NCCL in the file since it is read", "lines", hi=1e12, source=_SOURCE),
     Metric("warnings", "", "lines of level WARN in the file since it is read", "warnings", hi=1e12, source=_SOURCE),
-    Metric("behind_bytes", "B", "of the file that is not read yet", "behind", hi=1e15),
+    Metric("behind_bytes", "B", "of the file that is not read yet", "behind", hi=1e15, source=_STAT),
     Metric("ranks", "", "size of the communicator", "ranks", hi=1e7, source=_INIT),
     Metric("local_ranks", "", "its ranks on this node", "local_ranks", hi=1e7, source=_INIT),
     Metric("ranks_complete", "", "of these, how many have completed their init", "complete", hi=1e7, source=_INIT),
     Metric("init_told_seconds", "s", "the longest init of its ranks here that has a time", "init", hi=1e9,
            source=_INIT),
-    Metric("init_by", "", "how that was timed", "init_by", "state", hi=2.0,
+    Metric("init_by", "", "how that was timed", "init_by", "state", hi=2.0, source=_INIT,
            words={BY_NCCL: "NCCL", BY_TIMES: "timestamps", BY_ARRIVAL: "arrival of its lines"}),
     Metric("slowest_rank", "", "the rank with the longest init", "init_rank", hi=1e7, source=_INIT),
     Metric("init_time_seconds", "s", "when its init last moved, on the node's monotonic clock", "init_time", lo=-1e10,
-           hi=1e10),
+           hi=1e10, source=_INIT),
     Metric("ranks_pending", "", "its ranks here whose init has begun and not completed", "pending", hi=1e7,
            source=_INIT),
     Metric("pending_time_seconds", "s", "when the first of them began, on the node's monotonic clock", "pending_time",
-           lo=-1e10, hi=1e10),
-    Metric("channels", "", "channels of its ranks here", "channels", hi=1e9),
-    Metric("network_channels", "", "of these, those that leave the node", "network_channels", hi=1e9),
-    Metric("network_socket_channels", "", "of these, those over TCP sockets", "socket_channels", hi=1e9),
-    Metric("gpu_direct_channels", "", "channels of the network with GPUDirect RDMA", "direct_channels", hi=1e9),
+           lo=-1e10, hi=1e10, source=_INIT),
+    Metric("channels", "", "channels of its ranks here", "channels", hi=1e9, source=_VIA),
+    Metric("network_channels", "", "of these, those that leave the node", "network_channels", hi=1e9, source=_VIA),
+    Metric("network_socket_channels", "", "of these, those over TCP sockets", "socket_channels", hi=1e9,
+           source=_VIA),
+    Metric("gpu_direct_channels", "", "channels of the network with GPUDirect RDMA", "direct_channels", hi=1e9,
+           source=_VIA),
     Metric("processes_running", "", "its processes that still run here; unknown where none can be seen", "running",
-           hi=1e7),
+           hi=1e7, source=_PROC),
     Metric("other_hosts", "", "other hosts that the file speaks of and that are not counted here", "other_hosts",
-           hi=1e7),
+           hi=1e7, source=_INIT),
     Metric("init_seconds", "s", "the longest init of its ranks here, so far where it has not completed", kind="derived",
            source=_INIT, label="init"),
     Metric("init_known", "", "1: its init is timed", kind="derived"),

@@ -113,6 +113,9 @@ USUAL: dict[str, Any] = {
 }
 
 
+WORDS = {("pdu", "state"): "ok", ("psu", "state"): "ok", ("bmc", "host"): "on", ("bmc", "redundancy"): "full"}
+
+
 def healthy(spec: TableSpec, row: int, moment: int) -> dict[str, Any]:
     """A row with a reading in every column; counters grow."""
     out: dict[str, Any] = {}
@@ -121,6 +124,8 @@ def healthy(spec: TableSpec, row: int, moment: int) -> dict[str, Any]:
             continue
         if spec.name == "gpu" and metric.raw in GPU:
             out[metric.raw] = GPU[metric.raw]
+        elif (spec.name, metric.raw) in WORDS:
+            out[metric.raw] = WORDS[spec.name, metric.raw]
         elif metric.raw in USUAL:
             out[metric.raw] = USUAL[metric.raw]
         elif metric.kind == "counter":

@@ -18,13 +18,17 @@ def many(alert: Alert) -> bool:
     return alert.row < 0
 
 
+_OWN = {"feed": "feed", "device": "device", "bmc": "BMC"}
+"""By table: what a thing is that has no name beside its owner's."""
+
+
 def thing_words(thing: Thing, members: int) -> str:
     """What a line says beside the node: the device, ``node`` for the node itself, of a parent how many it holds."""
     if not thing.node:
         return f"{members} nodes"
     if thing.key == "*":
         return f"{members} {thing.label}"
-    return thing.label if thing.key else "node"
+    return thing.label if thing.key else _OWN.get(thing.table, "node")
 
 
 def where_words(change: Alert | Transition) -> str:

@@ -62,8 +62,8 @@ class Times:
 def times(settings: PollSettings, tick_seconds: float) -> Times:
     """Return the times of a session with *settings* that evaluates every *tick_seconds*."""
     often = settings.interval_seconds
-    return Times({DEVICE: DEVICE_SECONDS, "gpu": often, "rdma": often, "host": often, "pcie": settings.pcie_interval_seconds,
-                  "screen": SCREEN_SECONDS}, tick_seconds,
+    return Times({DEVICE: DEVICE_SECONDS, "gpu": often, "rdma": often, "host": often,
+                  "pcie": settings.pcie_interval_seconds, "screen": SCREEN_SECONDS}, tick_seconds,
                  settings.keepalive_seconds * (settings.keepalive_count + 1))
 
 

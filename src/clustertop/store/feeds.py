@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 SILENT_SECONDS = 15.0
 """A node from which nothing came for so long, though its link stands, may be without power."""
+TAKEOVER_SECONDS = 60.0
+"""So long after one of a pair lost its load the other's current foretells nothing."""
 _NO_ANSWER = intern("its PDU does not answer")
 _NO_PDU = intern("its PDU is not among the devices")
 _NO_VOLTS = intern("no volts configured, so no current can be estimated")
@@ -130,6 +132,10 @@ class Feeds:
         events = self._events
         events.update(self._past, new & self._metered, np.where(self._metered, carried.amps, np.nan), carried.volts,
                       held.rating, said, silent, self._partner, just_lost, now)
+        # What a feed takes over from the other of its pair is a step: it is no climb, and what was before says nothing.
+        other = np.maximum(self._partner, 0)
+        self._past.forget((self._partner >= 0) & (events.kind[other] != feed.NO_EVENT)
+                          & (now - events.at[other] <= TAKEOVER_SECONDS))
         # A load that nobody hangs on need not be there.
         seen = events.seen | (self._nodes == 0) | carried.estimated
         feed.fill(t, carried, held, events.kind, seen, self._warning)

@@ -125,7 +125,8 @@ class TestCases:
         for a, b in ((17.6, 17.9), (15.1, 18.1), (17.4, 35.0)):  # B is read just after the load moved, A just before
             place.read(9.0, a=a)
             place.read(1.0, b=b)
-        for amps in (32.2, 31.9, 36.5, 36.2, 35.8, 36.9, 36.0, 36.4, 36.1, 36.7, 36.3, 36.2, 36.5):
+        for amps in (32.2, 31.9, 36.5, 36.2, 35.8, 36.9, 36.0, 36.4, 36.1, 36.7, 36.3, 36.2, 36.5, 36.4, 36.6,
+                     36.2, 36.5):
             place.read(a=0.0, b=amps)
         assert place.said() == ["feed_lost critical feed:A:"]
         assert isinstance(place.feed("B", "slope_amps_per_second"), float)

@@ -55,6 +55,8 @@ class Past:
         self._foretold = np.full(feeds, -np.inf)
         self.slope, self.gap = np.full(feeds, np.nan), np.full(feeds, np.nan)
         """[feeds] of the last forecast: A/s, and A from the level to the rating; the gap is infinite if not rising."""
+        self.seen_seconds = np.full(feeds, np.nan)
+        """[feeds] how much of the past the last forecast is made of."""
         self.confidence = np.full(feeds, np.nan)
         self.reason = np.full(feeds, Why.NEVER_READ, np.uint16)
         """[feeds] why there is no forecast; of one that reaches no limit soon why that is."""
@@ -125,6 +127,7 @@ class Past:
         if math.isnan(found.slope_per_second) and fell:
             return
         self.slope[row], self.confidence[row] = found.slope_per_second, found.confidence
+        self.seen_seconds[row] = float(times[known[-1]] - times[known[0]])
         self.reason[row] = intern(found.reason) if found.reason else _FAR
         if math.isnan(found.slope_per_second):
             self.gap[row] = self.confidence[row] = math.nan

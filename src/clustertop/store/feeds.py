@@ -33,6 +33,8 @@ SILENT_SECONDS = 15.0
 """A node from which nothing came for so long, though its link stands, may be without power."""
 TAKEOVER_SECONDS = 60.0
 """So long after one of a pair lost its load the other's current foretells nothing."""
+AHEAD = 4.0
+"""A forecast looks ahead at most so many times as far as the readings look back: a minute foretells no quarter of an hour."""
 _NO_ANSWER = intern("its PDU does not answer")
 _NO_PDU = intern("its PDU is not among the devices")
 _NO_VOLTS = intern("no volts configured, so no current can be estimated")
@@ -350,7 +352,7 @@ class Feeds:
                             ("to_rating_seconds", held.rating)):
             with np.errstate(invalid="ignore", divide="ignore"):
                 seconds = np.maximum(past.gap - (held.rating - limit), 0.0) / past.slope
-            shown = usable & sure & (seconds <= power.HORIZON_SECONDS)
+            shown = usable & sure & (seconds <= np.fmin(power.HORIZON_SECONDS, AHEAD * past.seen_seconds))
             _put(t, name, np.where(shown, seconds, np.nan), unknown)
             if name == "to_critical_seconds":
                 capped = np.where(shown, seconds, np.where(usable, power.HORIZON_SECONDS, np.nan))

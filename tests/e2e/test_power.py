@@ -171,7 +171,7 @@ def test_the_recording_says_exactly_what_the_live_run_said(live: Live, capsys: p
     assert cli.main(["replay", str(live.path), "--json"]) == 0
     assert capsys.readouterr().out.splitlines() == live.lines
     recording = Recording(live.path)
-    assert [(one.name, one.kind) for one in recording.site.devices if one.kind == "pdu"][0] == ("pdu-r1-a1", "pdu")
+    assert next((one.name, one.kind) for one in recording.site.devices if one.kind == "pdu") == ("pdu-r1-a1", "pdu")
     assert {change.rule for change in transitions(recording)} >= {rule for rule, _ in WANTED}
 
 

@@ -130,7 +130,7 @@ class TestCheck:
         where = place(rules=report.momentary(builtin()))
         for node in ("n0", "n1"):
             where.link(node, LinkState.UP)
-            where._send(node, "host", {})  # noqa: SLF001 - an empty reading of a node
+            where._send(node, "host", {})  # an empty reading of a node
             where.bmc(node, 3000, redundancy=0)
         return where
 

@@ -25,7 +25,7 @@ RISEN_RATIO = 0.05
 """A forecast is made of a feed above that share of its rating, or that has risen by that much in the window."""
 STEP_READINGS = 2
 JUMP_SHARE = 0.7
-"""A step that is more than this of the whole rise is one; of a climb over six readings two of its five steps are less than half."""
+"""A step of more than this of the whole rise is one. Of a steady climb over six readings it would be two fifths."""
 AT_ONCE = 32
 """Forecasts of one tick; the rest has its turn in the next ones."""
 BEFORE_SECONDS = 60.0

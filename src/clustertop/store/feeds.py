@@ -34,7 +34,7 @@ SILENT_SECONDS = 15.0
 TAKEOVER_SECONDS = 60.0
 """So long after one of a pair lost its load the other's current foretells nothing."""
 AHEAD = 4.0
-"""A forecast looks ahead at most so many times as far as the readings look back: a minute foretells no quarter of an hour."""
+"""A forecast looks at most so many times as far ahead as its readings look back: a minute foretells no half hour."""
 _NO_ANSWER = intern("its PDU does not answer")
 _NO_PDU = intern("its PDU is not among the devices")
 _NO_VOLTS = intern("no volts configured, so no current can be estimated")

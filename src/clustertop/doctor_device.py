@@ -45,7 +45,7 @@ _CURES: Mapping[tuple[LinkState, str], str] = {
     (LinkState.AUTH_FAILED, "answer"): "give the user the right to read power and sensors; it needs no other",
     (LinkState.PROBE_FAILED, "console"): "install ipmitool on this machine",
     (LinkState.PROBE_FAILED, "config"): "correct its section of the configuration",
-    (LinkState.PROBE_FAILED, "answer"): "see docs/bmc.md and docs/pdu.md; of a PDU `clustertop pdu-walk HOST` shows more",
+    (LinkState.PROBE_FAILED, "answer"): "see docs/bmc.md and docs/pdu.md; `clustertop pdu-walk HOST` shows a PDU",
 }
 
 

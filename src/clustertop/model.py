@@ -78,6 +78,7 @@ class NodeInfo:
     port: int = 0
     rack: str = ""
     leaf: str = ""
+    """The one leaf that it hangs on; empty: none is known, or it hangs on several (rails)."""
     groups: tuple[str, ...] = ()
     interval_seconds: float = 0.0
     """Between two readings of it; 0: as of every node."""
@@ -87,6 +88,8 @@ class NodeInfo:
     """Of a BMC: its node."""
     feeds: tuple[str, ...] = ()
     """Of a node: the feeds that it hangs on."""
+    leaves: tuple[str, ...] = ()
+    """All leaves that it hangs on, where a map says so; empty: ``leaf`` is all that is known."""
 
     @property
     def target(self) -> str:

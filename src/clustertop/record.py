@@ -66,6 +66,7 @@ class _Node(msgspec.Struct, frozen=True):
     rack: str = ""
     leaf: str = ""
     groups: tuple[str, ...] = ()
+    leaves: tuple[str, ...] = ()
 
 
 class _Expect(msgspec.Struct, frozen=True):
@@ -108,6 +109,7 @@ class Header(msgspec.Struct, frozen=True):
     resume_seconds: float = 15.0
     feeds: tuple[Feed, ...] = ()
     devices: tuple[_Device, ...] = ()
+    order: tuple[str, ...] = ()
 
 
 class Recorder:
@@ -250,12 +252,12 @@ def _header(plan: Plan) -> Header:
     freshness = plan.freshness or Freshness()
     return Header(
         "recording", VERSION, __version__, time.time(),
-        tuple(_Node(node.name, node.rack, node.leaf, node.groups) for node in inventory.nodes),
+        tuple(_Node(node.name, node.rack, node.leaf, node.groups, node.leaves) for node in inventory.nodes),
         tuple(_Expect(sorted(one.nodes), one.device, one.width, one.gpus, one.ports) for one in inventory.expectations),
         dict(plan.rules), freshness.late_intervals, freshness.stale_intervals, plan.settle_seconds,
         plan.resume_seconds, plan.site.feeds,
         tuple(_Device(one.name, one.kind, one.of, one.rack, one.leaf, one.interval_seconds)
-              for one in plan.site.devices),
+              for one in plan.site.devices), plan.site.order,
     )
 
 
@@ -263,7 +265,7 @@ def _checked(header: Header) -> Header:
     """Return *header*, which anyone may have written, with its text fit to be shown. Raises ValueError."""
     nodes = tuple(
         _Node(clean(node.name, 128), clean(node.rack, 128), clean(node.leaf, 128),
-              tuple(clean(group, 128) for group in node.groups))
+              tuple(clean(group, 128) for group in node.groups), tuple(clean(leaf, 128) for leaf in node.leaves))
         for node in header.nodes)
     if len({node.name for node in nodes}) != len(nodes):
         raise ValueError("two nodes have one name")
@@ -277,7 +279,8 @@ def _checked(header: Header) -> Header:
             rule, title=clean(rule.title), hint=clean(rule.hint), look=clean(rule.look), source=clean(rule.source))
         for name, rule in header.rules.items()}
     check(rules, {spec.name: spec for spec in SPECS})
-    return msgspec.structs.replace(header, nodes=nodes, devices=devices, feeds=feeds, rules=rules)
+    return msgspec.structs.replace(header, nodes=nodes, devices=devices, feeds=feeds, rules=rules,
+                                   order=tuple(clean(name, 128) for name in header.order))
 
 
 def _clean_feed(feed: Feed) -> Feed:
@@ -328,7 +331,7 @@ class Recording:
     @property
     def inventory(self) -> Inventory:
         """The nodes as they were."""
-        nodes = tuple(NodeInfo(node.name, rack=node.rack, leaf=node.leaf, groups=node.groups)
+        nodes = tuple(NodeInfo(node.name, rack=node.rack, leaf=node.leaf, groups=node.groups, leaves=node.leaves)
                       for node in self.header.nodes)
         expectations = tuple(Expectation(frozenset(one.nodes), one.device, one.width, one.gpus, one.ports)
                              for one in self.header.expect)
@@ -339,7 +342,7 @@ class Recording:
         """Feeds and devices as they were; none of these can be asked."""
         return Site(self.header.feeds, tuple(
             Device(one.name, one.kind, None, of=one.of, rack=one.rack, leaf=one.leaf, interval_seconds=one.interval)
-            for one in self.header.devices))
+            for one in self.header.devices), order=self.header.order)
 
     def steps(self) -> Iterator[Step]:
         """Everything that happened, in order. A file that was cut short ends early, and :attr:`note` says so."""

@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 EXIT_OK, EXIT_WARNING, EXIT_CRITICAL, EXIT_UNKNOWN = 0, 1, 2, 3
 STATUS_WORDS = {EXIT_OK: "ok", EXIT_WARNING: "warning", EXIT_CRITICAL: "critical", EXIT_UNKNOWN: "unknown"}
 SECTIONS = (("gpu", "GPU"), ("pcie", "PCIe"), ("port", "RDMA"), ("node", "nodes"), ("net", "network"),
-            ("disk", "file systems"), ("screen", "configuration"), ("feed", "power feeds"), ("pdu", "PDU parts"),
+            ("disk", "file systems"), ("screen", "configuration"), ("nccl", "NCCL"), ("traffic", "traffic"),
+            ("peer", "TCP between nodes"), ("uplink", "switch ports"), ("feed", "power feeds"), ("pdu", "PDU parts"),
             ("bmc", "power of nodes, by their BMCs"), ("psu", "power supplies"))
 READING_RULES = frozenset({"node_unreachable", "node_stale", "probe_hung", "group_failed", "group_stale",
                            "device_unreachable", "device_stale"})

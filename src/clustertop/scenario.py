@@ -55,7 +55,7 @@ ZERO = 1000.0
 """Our clocks at second 0; the node's is half of it."""
 MOST_SECONDS = 100_000
 GROUP_OF = {"gpu": "gpu", "pcie": "pcie", "port": "rdma", "node": "host", "net": "host", "link": "net", "disk": "disk",
-            "screen": "screen"}
+            "screen": "screen", "nccl": "nccl", "peer": "sockets"}
 HEALTHY: dict[str, dict[str, float | str]] = {
     "gpu": {"util": 95, "power_mw": 600e3, "power_limit_mw": 700e3, "temp": 60, "temp_slowdown": 87,
             "mem_used": 60 << 30, "mem_total": 80 << 30, "pcie_gen": 5, "pcie_gen_max": 5, "pcie_gen_devmax": 5,
@@ -69,11 +69,16 @@ HEALTHY: dict[str, dict[str, float | str]] = {
     "link": {},
     "disk": {"size": 1 << 40, "free": 1 << 39, "available": 1 << 39, "inodes": 1 << 26, "inodes_free": 1 << 25},
     "screen": {"dns_seconds": 0, "dns": "ok", "somaxconn": 4096, "slow_start_after_idle": 1, "monitors": 0},
+    "nccl": {"ranks": 16, "local_ranks": 8, "complete": 8, "init": 2.5, "init_by": 0, "init_rank": 3, "init_time": 500,
+             "pending": 0, "channels": 48, "network_channels": 16, "socket_channels": 0, "direct_channels": 16,
+             "running": 8, "other_hosts": 0},
+    "peer": {"tx_bytes": 0, "rx_bytes": 0, "sockets": 1},
 }
 """What a device reads where the scenario says nothing else: raw columns of the probe."""
 
 DEVICE_HEALTHY: dict[str, dict[str, float | str]] = {
     "pdu": {}, "bmc": {"watts": 800, "host": "on", "redundancy": "full"}, "psu": {"state": "ok"},
+    "uplink": {"rx_rate": 1e9, "tx_rate": 1e9, "speed": 400e9, "up": 1, "discard_rate": 0, "pause_rate": 0},
 }
 """The same of the tables of devices."""
 DEVICE_SECONDS = 10
@@ -188,7 +193,8 @@ def load(path: str | Path) -> Scenario:
 def _checked(made: Scenario) -> None:
     if not 0 < made.end <= MOST_SECONDS or made.interval < 1:
         raise ValueError(f"end must be 1 to {MOST_SECONDS}, interval at least 1")
-    said = {*made.have, *made.names, *(name for change in made.at if not change.device for name in change.set_)}
+    said = {*made.have, *(made.names.keys() - DEVICE_HEALTHY.keys()),
+            *(name for change in made.at if not change.device for name in change.set_)}
     for table in said:
         if table not in HEALTHY:
             raise ValueError(f"no table {table!r}; there are {', '.join(HEALTHY)}")
@@ -236,8 +242,8 @@ def _site(made: Scenario) -> Site:
 class _Device:
     """What one device reads at the moment."""
 
-    def __init__(self, device: Device) -> None:
-        self.kind = device.kind
+    def __init__(self, device: Device, names: Mapping[str, Mapping[str, Mapping[str, Value | list[str]]]]) -> None:
+        self.kind, self._names = device.kind, names
         self.link = LinkState.UP
         self.silent = False
         self._values: dict[str, dict[str, dict[str, Value]]] = {}
@@ -284,7 +290,8 @@ class _Device:
             columns = dict.fromkeys(column for key in keys for column in things[key])
             columns.update(dict.fromkeys(column for name, key, column in self._growing if name == table))
             tables[table] = table_part(
-                [Row(key, {"name": key, **({"kind": key.split()[0]} if table == "pdu" else {})}) for key in keys],
+                [Row(key, {"name": key, **({"kind": key.split()[0]} if table == "pdu" else {}),
+                           **self._names.get(table, {}).get(key, {})}) for key in keys],
                 {column: [self._now(table, key, column, second) for key in keys] for column in columns})
         part = GroupPart(at, iv=float(DEVICE_SECONDS), ms=20.0, n=self._count, tb=tables)
         return device_frame(self._count, at, at, {self.kind: part}, {}, {})
@@ -300,8 +307,10 @@ def _names(folded: str) -> list[str]:
 class _Node:
     """What one node reads at the moment."""
 
-    def __init__(self, made: Scenario) -> None:
+    def __init__(self, made: Scenario, number: int) -> None:
         self.encoder = Encoder()
+        self._address = f"10.0.{number // 200}.{number % 200 + 1}"
+        """Of its interface ``eth0``; the first node has 10.0.0.1."""
         self.silent = False
         self.facts: dict[str, Attr] = {"boot_id": "b1"}
         self.groups: dict[str, dict[str, Value]] = {}
@@ -373,7 +382,9 @@ class _Node:
         cells = [_cell(self._now(table, key, column, things[key][column], second) if column in things[key] else None)
                  for column in columns for key in keys]
         attrs = self._names.get(table, {})
-        return Table([(key, {**_usual(table, key), **attrs.get(key, {})}) for key in keys], columns, cells)
+        own: dict[str, Value | list[str]] = {"name": "eth0", "addresses": [self._address]} if table == "link" else {}
+        return Table([(key, {**_usual(table, key), **(own if key == "eth0" else {}), **attrs.get(key, {})})
+                      for key in keys], columns, cells)
 
 
 def _cell(value: Value | None) -> Cell:
@@ -399,11 +410,11 @@ def run(made: Scenario) -> Iterator[Transition]:
         rules = {name: rules[name] for name in made.only}
     nodes = _nodes(made)
     vias = {node: name for name, folded in made.jumps.items() for node in _names(folded)}
-    states = [_Node(made) for _ in nodes]
+    states = [_Node(made, number) for number in range(len(nodes))]
     for info, state in zip(nodes, states, strict=True):
         state.via = vias.get(info.name, "")
     site = _site(made)
-    places = {one.name: _Device(one) for one in site.devices}
+    places = {one.name: _Device(one, made.names) for one in site.devices}
     owners = {one.name: len(nodes) + number for number, one in enumerate(site.devices)}
     core, devices = _console(nodes, rules, made, states, ZERO, places)
     numbers = {node.name: number for number, node in enumerate(nodes)}

@@ -307,12 +307,14 @@ def _rails(places: Iterable[Place]) -> tuple[dict[str, str], tuple[OffRail, ...]
 
 
 def placed(nodes: Sequence[NodeInfo], topology: Topology) -> tuple[NodeInfo, ...]:
-    """Return *nodes* with rack and leaf filled from the map where the inventory does not say them."""
+    """Return *nodes* with rack and leaf filled from the map where the inventory does not say them, and all leaves."""
     found = []
     for node in nodes:
         place = topology.places.get(node.name)
-        if place is not None and (not node.rack or not node.leaf):
+        if place is not None:
             rack = node.rack or (place.rack.value if place.rack else "")
-            node = dataclasses.replace(node, rack=rack, leaf=node.leaf or place.leaf)
+            leaves = tuple(sorted(place.leaf_names)) if len(place.leaf_names) > 1 else ()
+            if (rack, leaves) != (node.rack, node.leaves) or not node.leaf:
+                node = dataclasses.replace(node, rack=rack, leaf=node.leaf or place.leaf, leaves=leaves)
         found.append(node)
     return tuple(found)

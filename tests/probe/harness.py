@@ -19,11 +19,11 @@ from clustertop.wire import bundle
 from clustertop.wire.frame import Frame, decode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 NONCE = "0123456789abcdef"
 VERSIONS = ("3.6", "3.8", "3.11", "3.13")
-FAST = {"gpu": 0.1, "rdma": 0.1, "host": 0.1, "pcie": 0.1, "net": 0.1, "disk": 0.1, "screen": 0.1}
+FAST = {"gpu": 0.1, "rdma": 0.1, "host": 0.1, "pcie": 0.1, "net": 0.1, "disk": 0.1, "screen": 0.1, "sockets": 0.1}
 
 
 def interpreter(version: str) -> str:
@@ -98,9 +98,10 @@ class Values:
 class Run:
     """A probe started through launcher and bundle, by the shell, as on a node."""
 
-    def __init__(self, python: str, args: Mapping[str, Any], env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, python: str, args: Mapping[str, Any], env: Mapping[str, str] | None = None,
+                 shell: Sequence[str] = ("/bin/sh",)) -> None:
         self.process = subprocess.Popen(
-            ["/bin/sh"],
+            list(shell),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

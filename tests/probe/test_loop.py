@@ -228,7 +228,7 @@ def test_command_prints_one_complete_frame(node: trees.NodeTree, capsys: pytest.
     assert out.count("\n") == 1
     frame = json.loads(out)
     assert {name: group["n"] for name, group in frame["g"].items()} == {
-        "gpu": 1, "pcie": 1, "rdma": 1, "host": 1, "net": 1, "disk": 1, "screen": 1}  # fmt: skip
+        "gpu": 1, "pcie": 1, "rdma": 1, "host": 1, "net": 1, "disk": 1, "screen": 1, "sockets": 1}  # fmt: skip
     assert frame["g"]["gpu"]["st"] == "error", "an NVIDIA device, but no library that belongs to this root"
     assert command.run(arguments("--once", "--pretty", "--root", str(node.root))) == 0
     assert json.loads(capsys.readouterr().out)["h"]["host"] == "gpu001"

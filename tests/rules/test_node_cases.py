@@ -208,7 +208,7 @@ class TestG3:
         own = [settings.of(node) for node in inventory.nodes]
         assert [one.interval_seconds for one in own] == [2.0, 30.0, 30.0]
         assert [one.pcie_interval_seconds for one in own] == [10.0, 30.0, 30.0]
-        assert probe_args(own[1], "n")["every"] == dict.fromkeys(("gpu", "rdma", "host", "pcie", "net", "disk"), 30.0)
+        assert probe_args(own[1], "n")["every"] == dict.fromkeys(("gpu", "rdma", "host", "pcie", "net", "disk", "sockets"), 30.0)
         for node, every in zip(inventory.nodes, (2.0, 30.0, 30.0), strict=True):
             transport = SshTransport(node, Dialer(settings), Nobody(), lambda: None)
             talk = await transport._open_channel(Connection())  # type: ignore[arg-type]

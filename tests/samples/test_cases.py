@@ -477,4 +477,4 @@ def test_frames_are_what_the_command_prints(tree: NodeTree) -> None:
     port(tree, symbol_error=1)
     done = subprocess.run([sys.executable, "-m", "clustertop.cli", "probe", "--once", "--root", tree.root],
                           capture_output=True, timeout=60, check=True)
-    assert set(json.loads(done.stdout)["g"]) == {"gpu", "pcie", "rdma", "host", "net", "disk", "screen"}
+    assert set(json.loads(done.stdout)["g"]) == {"gpu", "pcie", "rdma", "host", "net", "disk", "screen", "sockets"}

@@ -188,3 +188,9 @@ def test_the_map_fills_what_the_inventory_does_not_say(node: NodeInfo, rack: str
     facts = says("csv", ("g1", "rack", "r1"), ("g1", "leaf", "l1"))
     (filled,) = placed((node,), merge((node,), [facts]))
     assert (filled.rack, filled.leaf, filled.name) == (rack, leaf, node.name)
+
+
+def test_a_node_on_rails_keeps_all_its_leaves() -> None:
+    facts = says("lldp", ("g1", "leaf:eth1", "rail1"), ("g1", "leaf:eth2", "rail2"))
+    (filled,) = placed((NodeInfo("g1"),), merge((NodeInfo("g1"),), [facts]))
+    assert (filled.leaf, filled.leaves) == ("", ("rail1", "rail2"))

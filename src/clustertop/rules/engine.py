@@ -187,6 +187,8 @@ class Engine:
             if len(other):
                 for rule, state in self._verdicts.items():
                     if state.rule.table == name:
+                        # An alert about what is no more has to end, though nothing else changes.
+                        self._correlator.stale |= bool((state.level[other[other < len(state.level)]] > 0).any())
                         state.forget(other)
                         self._sources[rule].forget(other)
 

@@ -30,7 +30,7 @@ TOGETHER_SECONDS = 60.0
 DEVICE_SECONDS = 300.0
 """So near in time to its nodes a silent device is part of the same event: devices are asked less often."""
 PLURAL = {"gpu": "GPUs", "pcie": "PCIe devices", "port": "RDMA ports", "net": "interfaces", "group": "groups",
-          "link": "interfaces", "disk": "file systems"}
+          "link": "interfaces", "disk": "file systems", "traffic": "jobs, groups or leaves"}
 
 
 OF_THE_LINK = frozenset({"reachable", "frames_missed"})

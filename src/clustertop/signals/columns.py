@@ -70,7 +70,9 @@ class Columns:
         column = self.why[self.spec.index[name]]
         column[rows] = code
 
-    def put(self, name: str, values: NDArray[np.float64], unknown: int = Why.NOT_PROVIDED) -> None:
+    def put(
+        self, name: str, values: NDArray[np.float64], unknown: int | NDArray[np.intp] = Why.NOT_PROVIDED
+    ) -> None:
         """Fill column *name*; where *values* is NaN the reason is *unknown*."""
         number = self.spec.index[name]
         self.values[number] = values

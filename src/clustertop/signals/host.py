@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _PROC = "https://man7.org/linux/man-pages/man5/proc.5.html"
 _PSI = "https://docs.kernel.org/accounting/psi.html"
+_TCP = "https://man7.org/linux/man-pages/man7/tcp.7.html"
 _NET = "https://docs.kernel.org/admin-guide/abi-testing.html"
 
 OK, HUNG, ERROR, OFF, WAIT, RELEASED = 0, 1, 2, 3, 4, 5
@@ -90,6 +91,11 @@ NODE = table("node", "host", "nodes", (
     Metric("ports_expected_missing", "", "RDMA ports in use, fewer than the inventory expects", kind="derived"),
     Metric("ports_down", "", "of these, the ones that are not up now", kind="derived", label="down"),
     Metric("all_ports_down", "", "1: every one of at least two", kind="derived"),
+    Metric("tcp_jitter_seconds", "s", "mean deviation of the TCP round trip on the worst of its links to other nodes "
+           "that no other end explains better", kind="derived", history=True, source=_TCP, label="jitter"),
+    Metric("tcp_rtt_seconds", "s", "round trip on that link", kind="derived", source=_TCP, label="rtt"),
+    Metric("tcp_incast_peers", "", "nodes whose round trips with this one rose together; 0: not many at once",
+           kind="derived", source=_TCP, label="incast"),
 ))
 
 OF_HOST = frozenset({"cpu_ratio", "memory_used_ratio", "swap_used_bytes"})

@@ -36,8 +36,8 @@ def _share(name: str, words: str, label: str, source: str = "", *, history: bool
 TABLE = table("traffic", "", "traffic between racks and leaves", (
     _share("share_ratio", "bytes that leave their rack, of those placed; through the spine where no rack share is "
            "known; which of them, and by which meter, stands beside it", "share", history=True),
-    _share("judged_ratio", "the same where it may be judged: the narrowest scope that is known, enough bytes, meters "
-           "that agree", "judged", history=True),
+    _share("judged_ratio", "the same where it may be judged: the narrowest scope that is known, enough nodes read, "
+           "meters that agree; of at least 1 MB/s, so that what is at rest crosses nothing", "judged", history=True),
     _share("socket_cross_rack_ratio", "TCP bytes that leave their rack, of those whose both ends are placed",
            "cross-rack", _TCP_INFO),
     _share("socket_spine_ratio", "TCP bytes between nodes that share no leaf, of those whose both ends are placed",
@@ -63,7 +63,8 @@ TABLE = table("traffic", "", "traffic between racks and leaves", (
            kind="derived", source=_TCP_INFO, label="jitter rack"),
     Metric("jitter_across_seconds", "s", "mean deviation of the round trip between racks, median of pairs",
            kind="derived", source=_TCP_INFO, label="jitter across"),
-    _share("uplink_imbalance_ratio", "the busiest uplink over the mean of the leaf's, minus one", "imbalance", _IFMIB),
+    _share("uplink_imbalance_ratio", "of a leaf: its busiest uplink over their mean, minus one; of a mean of at least "
+           "5 % of their speed", "imbalance", _IFMIB),
     _share("uplink_load_ratio", "of a leaf: its busiest uplink, of the uplink's speed", "uplink load", _IFMIB,
            history=True),
     Metric("uplinks", "", "of a leaf: uplinks that are known", kind="derived", label="uplinks"),

@@ -13,7 +13,7 @@ from clustertop.signals.units import number
 from clustertop.store.layout import Layout, runs_index
 from clustertop.store.view import FRESH, LATE, STALE, Freshness, TableView
 from clustertop.text import clean
-from clustertop.wire.frame import MAX_ROWS
+from clustertop.wire.frame import MAX_PORTS, MAX_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,8 +49,21 @@ class Table:
     ``raw`` holds what the nodes sent; ``columns.values`` what it means: scaled, in range, with derived columns.
     """
 
-    def __init__(self, spec: TableSpec, label: Labeller) -> None:
+    def __init__(self, spec: TableSpec, label: Labeller, *, reuse: bool = False) -> None:
+        """Make an empty table.
+
+        Args:
+            spec: its columns.
+            label: makes a row's label of its key and attributes.
+            reuse: whether the row of a thing that has gone may be another's at once, not only when there is no room
+                left: for things that come and go all day.
+        """
         self.spec = spec
+        self._reuse = reuse
+        self._most = MAX_PORTS if spec.name == "uplink" else MAX_ROWS
+        """Rows of one owner."""
+        self._free: dict[int, list[int]] = {}
+        """By node: rows of things that have gone, where they may be used again."""
         self._label = label
         metrics = spec.metrics
         # Multiplied or divided, never multiplied by 0.01: 95 % is 0.95 and nothing beside it.
@@ -152,10 +165,10 @@ class Table:
         row = self.index.get((node, key))
         if row is None:
             mine = self.of_node.setdefault(node, [])
-            if len(mine) >= MAX_ROWS:
-                row = next((old for old in mine if not self.present[old]), None)
-                if row is None:
-                    return None
+            row = self._freed(node, mine)
+            if row is None and len(mine) >= self._most:
+                return None
+            if row is not None:
                 del self.index[node, self.keys[row]]
                 self._wipe(row)
                 self.keys[row] = key
@@ -178,6 +191,15 @@ class Table:
         self.changed = True
         return row
 
+    def _freed(self, node: int, mine: list[int]) -> int | None:
+        """A row of *node* whose thing has gone and that may be another's now."""
+        free = self._free.get(node)
+        while free:
+            row = free.pop()
+            if not self.present[row]:
+                return row
+        return next((old for old in mine if not self.present[old]), None) if len(mine) >= self._most else None
+
     def expect(self, node: int, key: str, attrs: Mapping[str, Attr]) -> int | None:
         """Return the row of a thing that *node* had before; it is missing until the node lists it."""
         row = self.index.get((node, key))
@@ -192,6 +214,19 @@ class Table:
         """Replace a row's attributes."""
         self.attrs[row] = attrs
         self._names = None
+
+    def rename(self, row: int, key: str, attrs: Mapping[str, Attr]) -> None:
+        """From now on *row* stands for another thing of its owner, of which nothing is known yet.
+
+        Only for tables that the console fills itself.
+        """
+        node = int(self.node[row])
+        self.index.pop((node, self.keys[row]), None)
+        self._wipe(row)
+        self.read_at[row], self.reads[row] = -np.inf, 0
+        self.keys[row] = key
+        self.index[node, key] = row
+        self.add(node, key, attrs)
 
     def relabel(self, row: int, label: str) -> None:
         """Call a row something else."""
@@ -284,6 +319,8 @@ class Table:
             lost = list(missing)
             self.present[lost] = False
             self.raw[:, lost], self.raw_why[:, lost] = np.nan, Why.MISSING
+            if self._reuse:
+                self._free[node] = lost
         columns = [self.spec.raw_index.get(name, -1) for name in part.c or ()]
         layout = Layout(sequence, np.array(store_rows, np.intp), np.array(columns, np.intp))
         layout.names = part.c or []

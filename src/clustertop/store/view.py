@@ -9,6 +9,7 @@ import numpy as np
 
 from clustertop.model import Why, reason
 from clustertop.signals import host
+from clustertop.store.traffic_picture import TrafficPicture
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from clustertop.store.history import History
     from clustertop.store.owners import Owners
 
+NO_TRAFFIC = TrafficPicture()
 FRESH, LATE, STALE = 0, 1, 2
 """Levels of freshness: within two intervals; within five (drawn dim, with its age); older (values unknown)."""
 
@@ -127,6 +129,8 @@ class FleetView:
 
     of: Owners
     """Whose the rows are: nodes, devices, feeds, the fleet."""
+    traffic: TrafficPicture = NO_TRAFFIC
+    """Who sends to whom: racks, leaves, meters; the figures by scope are table ``traffic``."""
 
     @property
     def owners(self) -> tuple[NodeInfo, ...]:

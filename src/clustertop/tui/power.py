@@ -11,6 +11,7 @@ from clustertop.plain_site import amps_text, judged, outlook
 from clustertop.plain_site import order as least_headroom_first
 from clustertop.quantity import duration, quantity
 from clustertop.signals import bmc
+from clustertop.store.view import FRESH
 from clustertop.tui.cells import explained, pairs, severity, title, value
 from clustertop.tui.picture import OK, RANK, UNKNOWN
 
@@ -174,12 +175,13 @@ def part_line(table: TableView, row: int, glyphs: Glyphs, wide: int) -> Line:
 
 
 def draw_watts(picture: Picture, node: int) -> tuple[float | None, str]:
-    """What a node draws, and by what: its BMC, else its GPUs alone."""
+    """What a node draws, and by what: its BMC, with the age of what is late, else its GPUs alone."""
     table = picture.view["bmc"]
     for row in table.rows_of(node).tolist():
         watts = table.value("power_watts", row)
         if watts is not None:
-            return watts, "BMC"
+            late = "" if table.level[row] == FRESH else f", {duration(float(table.age[row]))} ago"
+            return watts, f"BMC{late}"
     return picture.view["node"].value("gpu_power_watts", node), "GPUs only"
 
 
@@ -202,8 +204,9 @@ def _nodes(picture: Picture, said: Feed, glyphs: Glyphs, wide: int) -> list[Line
         source = draw_watts(picture, number)[1]
         out.append((
             (f"   {glyphs.fit(name, 14)} ", "title"), (f"{state[0]:<10}", state[1]),
-            (f"{quantity(watts, 'W') if watts >= 0 else '?':>9}", "text" if watts >= 0 else "unknown"),
-            (f"  {source if watts >= 0 else 'power unknown':<13}", "muted"),
+            (f"{quantity(watts, 'W') if watts >= 0 else '?':>9}",
+             "unknown" if watts < 0 else "stale" if "ago" in source else "text"),
+            (f"  {source if watts >= 0 else 'power unknown':<14}", "muted"),
             *_supplies(picture, number, psus),
         ))
     if len(rows) > MOST_NODES:
@@ -227,8 +230,9 @@ def psu_words(table: TableView, row: int) -> Span:
     state = table.value("psu_state", row)
     if state is None:
         return value(table, "psu_state", row)
-    style = "ok" if state == bmc.PSU_OK else "muted" if state == bmc.PSU_ABSENT else (
-        "warning" if state == bmc.PSU_WARNING else "critical")
+    style = {bmc.PSU_OK: "ok", bmc.PSU_ABSENT: "muted", bmc.PSU_WARNING: "warning"}.get(int(state), "critical")
+    if table.level[row] != FRESH:
+        style = "stale"
     return (table.spec.metric("psu_state").words[int(state)], style)
 
 

@@ -1,0 +1,240 @@
+"""One scope's shares by every meter, whether the meters agree, and which share the rule may judge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clustertop.signals import traffic
+from clustertop.signals.coverage import LEAST_COVERAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from clustertop.signals.traffic_flows import Sums
+    from clustertop.store.scopes import Scope
+    from clustertop.store.traffic_picture import LeafPicture
+
+    Floats = NDArray[np.float64]
+    Cell = tuple[float | None, str]
+    """A value, or None and why."""
+
+NOT_READ = "no node's sockets are read"
+TOO_LITTLE = "too little traffic to tell"
+SHARED_LEAVES = "its leaves carry other nodes, too"
+NO_LEAF_READ = "not measured: no leaf switch is read"
+NO_LOG = "no NCCL log is read"
+DISAGREE = "meters disagree"
+RDMA = "RDMA carries the traffic, which sockets do not see"
+NARROWER = "judged by job or group"
+SHARED_NODES = "its nodes run other jobs, too"
+TOO_FEW = "too few of its nodes are read"
+_AT_REST = frozenset({TOO_LITTLE, traffic.NO_TRAFFIC})
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What table ``traffic`` says of one scope."""
+
+    columns: Mapping[str, Cell]
+    definition: str
+    meter: str
+    why: str
+    unreliable: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+class Hangs:
+    """Who hangs on which leaf, as the map says."""
+
+    def __init__(self, matrix: NDArray[np.bool_], names: Sequence[str]) -> None:
+        """*matrix* is [nodes, leaves], *names* those of the leaves."""
+        self.matrix, self.names = matrix, tuple(names)
+        self.known = bool(matrix.any())
+        self._of: dict[int, tuple[tuple[str, ...], str]] = {}
+
+    def of(self, scope: Scope) -> tuple[tuple[str, ...], str]:
+        """The leaves whose ports carry only the scope's bytes, or none and why."""
+        found = self._of.get(id(scope))
+        if found is None:
+            found = self._of[id(scope)] = self._find(scope.members)
+        return found
+
+    def forget(self) -> None:
+        """The scopes are others now."""
+        self._of.clear()
+
+    def _find(self, members: NDArray[np.intp]) -> tuple[tuple[str, ...], str]:
+        theirs = self.matrix[members]
+        mine = theirs.any(axis=0)
+        if not mine.any() or not theirs.any(axis=1).all():
+            return (), traffic.NO_LEAF_MAP
+        if (self.matrix.sum(axis=0)[mine] != theirs.sum(axis=0)[mine]).any():
+            return (), SHARED_LEAVES
+        return tuple(self.names[place] for place in np.flatnonzero(mine).tolist()), ""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Evidence:
+    """What all meters say at one moment."""
+
+    by_rack: Sums
+    by_spine: Sums
+    """Bytes per second by sockets, each once, by where they cross."""
+    sent: Floats
+    """[nodes] by sockets, to whomever; NaN where they are not read."""
+    nic_sent: Floats
+    """[nodes] by the NICs' own counters."""
+    rdma_sent: Floats
+    """[nodes] of these, the part that goes past the kernel."""
+    read: NDArray[np.bool_]
+    """[nodes]"""
+    hangs: Hangs
+    leaves: Mapping[str, LeafPicture]
+    nccl: Sequence[tuple[int, int, float]]
+    """(node, node or -1, bytes per second), estimated."""
+    rack: NDArray[np.intp]
+    """[nodes] negative: in no rack."""
+    racked: bool
+    """Whether there is a rack map at all."""
+    floor: float
+    """Bytes per second under which there is no share."""
+
+def decide(scope: Scope, number: int, evidence: Evidence) -> Share:
+    """Return everything that is known of one scope; *number* is its place among the evidence's scopes."""
+    members = scope.members
+    read = int(evidence.read[members].sum())
+    rack = _socket_share(number, evidence.by_rack, evidence, read, traffic.NO_RACK_MAP, evidence.racked)
+    spine = _socket_share(number, evidence.by_spine, evidence, read, traffic.NO_LEAF_MAP, evidence.hangs.known)
+    if scope.kind == "fleet":
+        names, doubt = tuple(evidence.leaves), "" if evidence.leaves else NO_LEAF_READ
+    else:
+        names, doubt = evidence.hangs.of(scope)
+    ports = {meter: _of_leaves(evidence, names, meter, doubt) for meter in ("uplinks", "fabric")}
+    nccl = _estimated(scope, evidence)
+    notes: list[str] = []
+    apart, blind = _disagreement(scope, number, evidence, names, ports, notes)
+    unreliable = ("sockets",) if blind or (apart is not None and apart > traffic.DISAGREEMENT) else ()
+    choice = [
+        (rack[0], traffic.CROSS_RACK, "sockets"), (ports["uplinks"][0], traffic.THROUGH_SPINE, "uplinks"),
+        (ports["fabric"][0], traffic.THROUGH_SPINE, "fabric"), (spine[0], traffic.THROUGH_SPINE, "sockets"),
+        (nccl[0], traffic.CROSS_RACK, "nccl")]
+    known = [one for one in choice if one[0] is not None]
+    sure = [one for one in known if one[2] not in unreliable]
+    value, definition, meter = (sure or known or [(None, "", "")])[0]
+    why = "" if value is not None else rack[1]
+    coverage = read / len(members) if len(members) and read else None
+    if coverage is not None and read < len(members) and meter == "sockets":
+        notes.append(f"{read} of {len(members)} nodes read")
+    if scope.shared:
+        notes.append(SHARED_NODES)
+    reason = why or (
+        NARROWER if not scope.judged else SHARED_NODES if scope.shared
+        else (RDMA if blind else DISAGREE) if meter in unreliable
+        else TOO_FEW if meter == "sockets" and (coverage or 0.0) < LEAST_COVERAGE else "")
+    total = evidence.by_rack.placed[number] + evidence.by_rack.unplaced[number]
+    lost = evidence.by_rack.unplaced_ratio[number]
+    judged: Cell = (None, reason) if reason else (value, "")
+    if value is None and why in _AT_REST and scope.judged and not scope.shared and (coverage or 0.0) >= LEAST_COVERAGE:
+        # Of at least the floor: what is at rest is over no limit, and an alert of before ends.
+        judged = float(evidence.by_rack.crossing[number]) / evidence.floor, ""
+    columns: dict[str, Cell] = {
+        "socket_cross_rack_ratio": rack, "socket_spine_ratio": spine, "uplink_spine_ratio": ports["uplinks"][:2],
+        "fabric_spine_ratio": ports["fabric"][:2], "nccl_cross_rack_ratio": nccl,
+        "share_ratio": (value, why), "judged_ratio": judged,
+        "bytes_per_second": (float(total), "") if read else (None, NOT_READ),
+        "unplaced_ratio": (float(lost), "") if lost == lost else (None, traffic.NO_TRAFFIC if read else NOT_READ),
+        "coverage_ratio": (coverage, NOT_READ),
+        "disagreement_ratio": (apart, "no second meter") if scope.judged else (None, NARROWER),
+    }
+    return Share(columns, definition, meter, why, unreliable, tuple(notes))
+
+
+def _socket_share(number: int, by: Sums, evidence: Evidence, read: int, no_map: str, mapped: bool) -> Cell:
+    placed, lost = float(by.placed[number]), float(by.unplaced[number])
+    if not mapped:
+        return None, no_map
+    if not read and not placed:
+        return None, NOT_READ
+    if not placed:
+        return None, traffic.NOTHING_PLACED if lost else traffic.NO_TRAFFIC
+    if placed < evidence.floor:
+        return None, TOO_LITTLE
+    return float(by.crossing[number]) / placed, ""
+
+
+def _of_leaves(evidence: Evidence, names: Sequence[str], meter: str, doubt: str) -> tuple[float | None, str, float]:
+    """(share, why, bytes out of the uplinks) of leaves together by one meter."""
+    if doubt:
+        return None, doubt, 0.0
+    mine = [evidence.leaves[name] for name in names if name in evidence.leaves]
+    if not any(one.meter == meter and one.uplinks for one in mine):
+        return None, NO_LEAF_READ, 0.0
+    unknown = [one for one in mine if one.meter != meter or (one.ratio is None and one.why != traffic.NO_TRAFFIC)]
+    if unknown:
+        return None, f"of {len(unknown)} of {len(names)} leaves not known", 0.0
+    out, into = sum(one.uplink_out or 0.0 for one in mine), sum(one.host_in or 0.0 for one in mine)
+    if into < evidence.floor:
+        return None, TOO_LITTLE if into else traffic.NO_TRAFFIC, out
+    return out / into, "", out
+
+
+def _estimated(scope: Scope, evidence: Evidence) -> Cell:
+    if not evidence.nccl:
+        return None, NO_LOG
+    if not evidence.racked:
+        return None, traffic.NO_RACK_MAP
+    inside = set(scope.members.tolist())
+    crossing = placed = 0.0
+    for source, target, amount in evidence.nccl:
+        if source not in inside or target not in inside or evidence.rack[source] < 0 or evidence.rack[target] < 0:
+            continue
+        placed += amount
+        crossing += amount if evidence.rack[source] != evidence.rack[target] else 0.0
+    if placed < evidence.floor:
+        return None, TOO_LITTLE if placed else traffic.NO_TRAFFIC
+    return crossing / placed, ""
+
+
+def _disagreement(
+    scope: Scope, number: int, evidence: Evidence, names: Sequence[str],
+    ports: Mapping[str, tuple[float | None, str, float]], notes: list[str],
+) -> tuple[float | None, bool]:
+    """(by how much the sockets differ from a stronger meter, whether RDMA is why they see too little)."""
+    members = scope.members
+    both = members[~np.isnan(evidence.sent[members]) & ~np.isnan(evidence.nic_sent[members])]
+    apart: list[float] = []
+    blind = False
+    total = float(evidence.nic_sent[both].sum())
+    if total >= evidence.floor:
+        seen, past = float(evidence.sent[both].sum()), float(np.nansum(evidence.rdma_sent[both]))
+        found = traffic.agreement(seen, total)
+        if found.difference is not None and found.difference > traffic.DISAGREEMENT:
+            notes.append(f"sockets carry {_percent(seen / total)} of what the NICs sent")
+            explained = traffic.agreement(seen + past, total)
+            blind = past > 0 and explained.reliable is True
+        if found.difference is not None and not blind:
+            apart.append(found.difference)
+        if blind:
+            notes.append(f"RDMA carries {_percent(past / total)}, which sockets do not see")
+    for meter in ("uplinks", "fabric"):
+        share, _, out = ports[meter]
+        low = float(evidence.by_spine.crossing[number])
+        high = low + float(evidence.by_spine.unplaced[number])
+        if share is None or blind or max(out, low) < evidence.floor or not evidence.read[members].any():
+            continue
+        # What is not placed may have gone through the spine or not: only what is outside of both differs.
+        found = traffic.agreement(min(max(out, low), high), out)
+        if found.difference is not None:
+            apart.append(min(found.difference, 1e3))
+            if not found.reliable:
+                notes.append(f"sockets and {meter} differ by {_percent(found.difference)} of what left by the uplinks")
+    return (max(apart) if apart else None), blind
+
+
+def _percent(ratio: float) -> str:
+    return f"{ratio * 100:.0f} %"

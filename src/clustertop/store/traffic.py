@@ -1,0 +1,488 @@
+"""From the meters' tables to racks, jobs and leaves: who sends to whom, what share crosses, which meters agree.
+
+Worked out at the console, once for each tick that brings a reading. A figure keeps the name of its meter and of its
+definition; what is not measured is unknown and says why.
+"""
+
+from __future__ import annotations
+
+import math
+from operator import is_
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clustertop.model import Why, intern
+from clustertop.signals import nccl_ranks, traffic, traffic_flows
+from clustertop.signals.host import OK
+from clustertop.store.latency import Latency
+from clustertop.store.leaves import Leaves
+from clustertop.store.nics import Nics
+from clustertop.store.scopes import MOST_JOBS, Rows, scopes
+from clustertop.store.shares import Evidence, Hangs, decide
+from clustertop.store.traffic_picture import NO_METER, NO_RACKS, Meter, Talker, TrafficPicture
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from clustertop.model import Attr, NodeInfo
+    from clustertop.signals.jobs import Jobs
+    from clustertop.store.history import History
+    from clustertop.store.scopes import Scope
+    from clustertop.store.shares import Share
+    from clustertop.store.table import Table
+    from clustertop.store.traffic_picture import LeafPicture
+    from clustertop.store.view import Freshness
+
+    Floats = NDArray[np.float64]
+
+FLOOR_BYTES_PER_SECOND = 1e6
+"""With less than this between placed nodes there is no share: a heartbeat is no traffic."""
+MEAN_SECONDS = 15.0
+"""Bytes are a running mean over about so long: a collective is a burst, and meters are read at different moments."""
+JOIN_SECONDS = 5.0
+"""Least time between two joins of a large table of peers to its nodes; those that are new wait as long."""
+SLOW_SECONDS = 5.0
+"""Of a large table, time between two workings-out of latency and of who talks most."""
+LARGE = 20_000
+LARGE_SECONDS = 2.0
+"""Rows of a large table of peers, and time between two workings-out of such a one."""
+TALKERS = 50
+STRANGERS = 20
+"""Most that are listed."""
+SOCKETS = "sockets"
+"""The probe group of table ``peer``."""
+METERS: Mapping[str, tuple[str, str]] = {
+    "sockets": ("TCP sockets of the nodes, measured; does not see RDMA", "both"),
+    "uplinks": ("ports of the leaf switches, measured; sees all bytes, knows leaves, not racks", traffic.THROUGH_SPINE),
+    "fabric": ("ports of the leaf switches by a fabric query, measured", traffic.THROUGH_SPINE),
+    "nccl": ("channels of the NCCL log times what the NICs sent, estimated", traffic.CROSS_RACK),
+    "order": ("ring over the order of ranks, predicted", traffic.CROSS_RACK),
+}
+_NOWHERE = np.empty(0, np.intp)
+
+
+class Traffic:
+    """Fills table ``traffic`` and the node table's columns of TCP latency, and keeps the picture of both."""
+
+    def __init__(
+        self, nodes: Sequence[NodeInfo], tables: Mapping[str, Table], history: History, freshness: Freshness, *,
+        owners: Sequence[NodeInfo] | None = None, owner: int | None = None,
+        places: Callable[[], NDArray[np.intp]] = lambda: _NOWHERE,
+        order: Sequence[str] = (),
+    ) -> None:
+        """Begin.
+
+        Args:
+            nodes: the inventory.
+            tables: of the store: ``traffic``, ``node``, and those of the meters that there are.
+            history: of the store.
+            freshness: when a reading is old.
+            owners: whom rows belong to, the nodes first; None: the nodes only.
+            owner: number of the owner of the rows of table ``traffic``; None: the last one.
+            places: gives [rows of table ``peer``] the number of the peer's node, negative where it is none; the same
+                object for as long as nothing changes.
+            order: nodes of a job in the order of ranks, as a host file has them: of the job or group that has exactly
+                these nodes, and of the fleet.
+        """
+        self._nodes, self._tables, self._freshness = tuple(nodes), tables, freshness
+        everybody = tuple(owners or nodes)
+        self._places = places
+        self._table = tables["traffic"]
+        self._rows = Rows(self._table, len(everybody) - 1 if owner is None else owner, history)
+        count = len(self._nodes)
+        self._numbers = _spellings(self._nodes)
+        self._racks = tuple(sorted({node.rack for node in self._nodes if node.rack}))
+        place = {name: number for number, name in enumerate(self._racks)}
+        self._rack = np.array([place.get(node.rack, -1) for node in self._nodes], np.intp)
+        self._rack_of = {node.name: node.rack for node in self._nodes if node.rack}
+        numbers = dict.fromkeys(self._numbers.get(name, -1) for name in order)
+        self._order = [number for number in numbers if number >= 0]
+        hung = {
+            node.name: frozenset(node.leaves or (node.leaf,)) for node in self._nodes if node.leaves or node.leaf}
+        leaf_names = tuple(sorted({leaf for mine in hung.values() for leaf in mine}))
+        column = {leaf: number for number, leaf in enumerate(leaf_names)}
+        matrix = np.zeros((count, len(leaf_names)), np.bool_)
+        for number, node in enumerate(self._nodes):
+            for leaf in hung.get(node.name, ()):
+                matrix[number, column[leaf]] = True
+        self._hangs = Hangs(matrix, leaf_names)
+        self._leaves = Leaves(tables.get("uplink"), everybody, leaf_names)
+        self._nics = Nics(tables, count)
+        self._latency = Latency(count)
+        self._pairs = traffic_flows.pair_up(np.empty(0, np.intp), np.empty(0, np.intp), count)
+        self._joined = float("-inf")
+        self._place = self._peer = _NOWHERE
+        self._keys: list[str] = []
+        self._amount = _Mean()
+        self._sent, self._nic_sent, self._rdma_sent = _Mean(), _Mean(), _Mean()
+        self._jobs: Jobs | None = None
+        self._scopes: list[Scope] = []
+        entries = traffic_flows.scopes_of(self._pairs, [])
+        self._crosses_rack = self._crosses_spine = np.empty(0, np.int8)
+        self._by_rack = self._by_spine = traffic_flows.split(entries, self._crosses_rack)
+        self._ranks = nccl_ranks.Ranks()
+        self._ranks_mark: object = None
+        self._rings: dict[str, tuple[traffic.Ring | None, traffic.Ring | None, str]] = {}
+        self._mark: object = None
+        self._seen: tuple[LeafPicture, ...] = ()
+        self._at = self._slow_at = float("-inf")
+        self._listed: tuple[tuple[Talker, ...], tuple[tuple[str, float], ...]] = (), ()
+        self._socket_rows: tuple[int, NDArray[np.intp]] = (-1, np.empty(0, np.intp))
+        self.picture = TrafficPicture()
+
+    # -- once a tick ---------------------------------------------------------------------------------------------
+
+    def derive(self, now: float, jobs: Jobs) -> None:
+        """Bring table, node columns and picture up to *now*; returns at once where no meter was read since."""
+        peers, nccl = self._tables.get("peer"), self._tables.get("nccl")
+        moved = self._join(peers, now) if peers is not None else False
+        scoped = self._scope(jobs, moved=moved)
+        leaves = self._leaves.update(now, self._freshness)
+        fresh = peers.fresh(now, self._freshness) & peers.present[: peers.rows] if peers is not None else None
+        mark = (
+            None if peers is None or fresh is None else (int(peers.reads[: peers.rows].sum()), int(fresh.sum())),
+            None if nccl is None else (int(nccl.reads[: nccl.rows].sum()), nccl.listed))
+        same = len(leaves) == len(self._seen) and all(map(is_, leaves, self._seen))
+        large = len(self._keys) >= LARGE
+        if not (moved or scoped) and (
+                (mark == self._mark and same) or (large and now - self._at < LARGE_SECONDS - 0.05)):
+            return
+        self._mark, self._seen, self._at = mark, leaves, now
+        self._rank(nccl, changed=scoped)
+        self._fill(now, peers, fresh, leaves)
+
+    def _join(self, peers: Table, now: float) -> bool:
+        """Find the nodes behind the peers' addresses; returns whether the pairs are others now."""
+        same = peers.keys[: len(self._keys)] == self._keys
+        if same and peers.rows > LARGE and now - self._joined < JOIN_SECONDS:
+            return False
+        places = self._places()[: peers.rows]
+        if places is self._place and same and len(self._keys) == peers.rows:
+            return False
+        self._joined, self._place, count = now, places, len(self._nodes)
+        peer = np.full(peers.rows, count, np.intp)
+        peer[: len(places)] = np.where(places < 0, count, places)
+        if same and len(peer) == len(self._peer) and np.array_equal(peer, self._peer):
+            return False
+        self._keys, self._peer = list(peers.keys), peer
+        before, self._pairs = self._pairs, traffic_flows.pair_up(peers.node[: peers.rows].astype(np.intp), peer, count)
+        self._amount.move(_codes(before), _codes(self._pairs))
+        self._latency.move(self._pairs, self._rack)
+        self._crosses_rack = traffic_flows.crosses_rack(self._pairs, self._rack)
+        self._crosses_spine = traffic_flows.crosses_spine(self._pairs, self._hangs.matrix)
+        return True
+
+    def _scope(self, jobs: Jobs, *, moved: bool) -> bool:
+        changed = jobs is not self._jobs
+        if changed:
+            self._jobs = jobs
+            self._scopes = scopes(self._nodes, jobs)
+            self._hangs.forget()
+        if changed or moved:
+            members = [one.members for one in self._scopes]
+            entries = traffic_flows.scopes_of(self._pairs, members)
+            self._by_rack = traffic_flows.split(entries, self._crosses_rack)
+            self._by_spine = traffic_flows.split(entries, self._crosses_spine)
+            self._latency.scope(members, self._pairs)
+        return changed
+
+    def _rank(self, nccl: Table | None, *, changed: bool) -> None:
+        mark = None if nccl is None else nccl.listed
+        if mark != self._ranks_mark:
+            self._ranks_mark, changed = mark, True
+            if nccl is not None:
+                rows = np.flatnonzero(nccl.present[: nccl.rows]).tolist()
+                self._ranks = nccl_ranks.work_out(
+                    ((int(nccl.node[row]), nccl.keys[row], nccl.attrs[row]) for row in rows), self._numbers)
+        if changed or not self._rings:
+            self._rings = {one.key: self._ring(one) for one in self._scopes}
+
+    def _ring(self, scope: Scope) -> tuple[traffic.Ring | None, traffic.Ring | None, str]:
+        """(ring, a better one, who says the order) of a scope's order of ranks."""
+        order, said = self._ranks.order_of(scope.members.tolist()), "the NCCL log"
+        if order is None and (scope.kind == "fleet" or set(self._order) == set(scope.members.tolist())):
+            order, said = self._order, "the host file"
+        names = [self._nodes[node].name for node in order or ()]
+        if len(names) < 2:
+            return None, None, ""
+        return (traffic.ring(names, self._rack_of), traffic.better_order(names, self._rack_of), said)
+
+    # -- what is read now ----------------------------------------------------------------------------------------
+
+    def _read(self, peers: Table | None, sent: Floats, now: float) -> NDArray[np.bool_]:
+        """[nodes] whether the node's sockets are known now: its group is read twice or more, or a peer has a rate."""
+        read = np.zeros(len(self._nodes), np.bool_)
+        if peers is not None and len(sent):
+            read[peers.node[: peers.rows][~np.isnan(sent)]] = True
+        groups = self._tables.get("group")
+        if groups is None:
+            return read
+        if self._socket_rows[0] != groups.listed:
+            self._socket_rows = groups.listed, np.array(
+                [row for row, key in enumerate(groups.keys) if key == SOCKETS], np.intp)
+        rows = self._socket_rows[1]
+        good = (groups.columns.col("group_state")[rows] == OK) & groups.fresh(now, self._freshness)[rows]
+        read[groups.node[rows][good & (groups.reads[rows] > 1)]] = True
+        return read
+
+    def _fill(
+        self, now: float, peers: Table | None, fresh: NDArray[np.bool_] | None, leaves: tuple[LeafPicture, ...]
+    ) -> None:
+        count = len(self._nodes)
+        nothing = np.empty(0)
+        sent = received = nothing
+        if peers is not None and fresh is not None:
+            # Rows that are newer than the last join have no pair yet.
+            known = fresh & (np.arange(peers.rows) < len(self._peer))
+            sent, received = (np.where(known, peers.columns.col(name), np.nan)[: len(self._peer)]
+                              for name in ("transmit_bytes_per_second", "receive_bytes_per_second"))
+        read = self._read(peers, sent, now) if peers is None else self._read(
+            peers, np.pad(sent, (0, peers.rows - len(sent)), constant_values=np.nan), now)
+        amount = self._amount.update(traffic_flows.once(self._pairs, sent, received, read), now)
+        by_node = np.where(read, np.bincount(
+            peers.node[self._pairs.rows] if peers is not None else np.empty(0, np.intp),
+            np.nan_to_num(sent[self._pairs.rows]), count)[:count], np.nan)
+        total, past = self._nics.sent(now, self._freshness)
+        nic = self._nic_sent.update(total, now)
+        flow = np.nan_to_num(amount)
+        evidence = Evidence(
+            traffic_flows.sums(self._by_rack, flow), traffic_flows.sums(self._by_spine, flow),
+            self._sent.update(by_node, now), nic, self._rdma_sent.update(past, now), read, self._hangs,
+            {one.name: one for one in leaves}, self._nccl_flows(nic), self._rack, bool(self._racks),
+            FLOOR_BYTES_PER_SECOND)
+        self._rows.keep([one.key for one in self._scopes] + [f"leaf/{one.name}" for one in leaves])
+        found = [decide(one, number, evidence) for number, one in enumerate(self._scopes)]
+        slow = now - self._slow_at >= SLOW_SECONDS - 0.05 or len(self._keys) < LARGE
+        if slow:
+            self._slow_at = now
+            self._listed = self._talkers(flow), self._strangers(flow, peers, sent)
+        if peers is not None and slow:
+            self._latency.derive(peers, sent, received, self._pairs, self._tables["node"], now)
+        latency = self._latency.by_scope()
+        self._write(now, found, latency, leaves, read)
+        self._draw(now, flow, read, leaves)
+
+    def _nccl_flows(self, nic: Floats) -> list[tuple[int, int, float]]:
+        """(node, node or -1, bytes): what the NICs sent, spread over the channels; an estimate."""
+        total: dict[int, int] = {}
+        for (source, _), channels in self._ranks.channels.items():
+            total[source] = total.get(source, 0) + channels
+        return [(source, target, float(nic[source]) * channels / total[source])
+                for (source, target), channels in self._ranks.channels.items() if not math.isnan(nic[source])]
+
+    # -- what is written -----------------------------------------------------------------------------------------
+
+    def _write(
+        self, now: float, found: list[Share], latency: Mapping[str, Floats], leaves: tuple[LeafPicture, ...],
+        read: NDArray[np.bool_],
+    ) -> None:
+        table = self._table
+        values = np.full(table.columns.values.shape, np.nan)
+        why = np.full(table.columns.why.shape, Why.NOT_PROVIDED, np.uint16)
+        index = table.spec.index
+        stamps = self._stamps(leaves)
+
+        def put(row: int, name: str, value: float | None, reason: str = "") -> None:
+            if value is None or value != value:
+                why[index[name], row] = intern(reason) if reason else Why.NOT_PROVIDED
+            else:
+                values[index[name], row], why[index[name], row] = value, Why.KNOWN
+
+        touched = []
+        for number, (scope, share) in enumerate(zip(self._scopes, found, strict=True)):
+            row = self._rows.of.get(scope.key)
+            if row is None:
+                continue
+            ring, better, said = self._rings.get(scope.key, (None, None, ""))
+            for name, (value, reason) in share.columns.items():
+                put(row, name, value, reason)
+            if ring is not None:
+                put(row, "predicted_cross_rack_ratio", ring.ratio, "" if self._racks else traffic.NO_RACK_MAP)
+            else:
+                put(row, "predicted_cross_rack_ratio", None, "order of ranks not known")
+            for name, column in latency.items():
+                put(row, name, float(column[number]))
+            self._rows.say(scope.key, self._attrs(scope, share, better, said, read))
+            touched.append((row, stamps["scopes"]))
+        for one in leaves:
+            row = self._rows.of.get(f"leaf/{one.name}")
+            if row is None:
+                continue
+            ratio = one.ratio
+            put(row, "uplink_spine_ratio", ratio if one.meter == "uplinks" else None, one.why)
+            put(row, "fabric_spine_ratio", ratio if one.meter == "fabric" else None, one.why)
+            put(row, "share_ratio", ratio, one.why)
+            put(row, "judged_ratio", None, "judged by job or group")
+            for name, value in (("uplink_imbalance_ratio", one.imbalance), ("uplink_load_ratio", one.load),
+                                ("host_in_bytes_per_second", one.host_in), ("uplink_discards_per_second", one.discards),
+                                ("uplink_out_bytes_per_second", one.uplink_out),
+                                ("uplink_pause_frames_per_second", one.pause)):
+                put(row, name, value, one.why)
+            read_now = bool(one.uplinks)
+            put(row, "uplinks", float(len(one.uplinks)) if read_now else None, one.why)
+            up_known = [link for link in one.uplinks if link.up is not None]
+            put(row, "uplinks_down", float(len(one.down)) if up_known else None, one.why)
+            attrs: dict[str, Attr] = {
+                "kind": "leaf", "name": one.name, "definition": traffic.THROUGH_SPINE, "meter": one.meter,
+                "why": one.why, "uplink": one.busiest, "down": list(one.down),
+                "unknown_ports": list(one.unknown_ports[:STRANGERS])}
+            self._rows.say(f"leaf/{one.name}", attrs)
+            touched.append((row, stamps.get(one.name, stamps["scopes"])))
+        table.columns.values[:], table.columns.why[:] = values, why
+        for row, (read_at, interval) in touched:
+            table.reads[row] += read_at != table.read_at[row]
+            table.read_at[row], table.interval[row] = read_at, interval
+
+    def _stamps(self, leaves: tuple[LeafPicture, ...]) -> dict[str, tuple[float, float]]:
+        """When what a row is made of was read last, and how often it is: the scopes', and each leaf's by its name."""
+        out: dict[str, tuple[float, float]] = {}
+        newest, slowest = -np.inf, 1.0
+        for name in ("peer", "nccl", "uplink"):
+            table = self._tables.get(name)
+            if table is None or not table.rows:
+                continue
+            newest = max(newest, float(table.read_at[: table.rows].max()))
+            interval = table.interval[: table.rows]
+            slowest = max(slowest, float(np.nanmax(interval)) if (~np.isnan(interval)).any() else 1.0)
+        out["scopes"] = newest, slowest
+        out.update(self._leaves.stamps())
+        return out
+
+    def _attrs(
+        self, scope: Scope, share: Share, better: traffic.Ring | None, said: str, read: NDArray[np.bool_]
+    ) -> dict[str, Attr]:
+        notes = list(share.notes)
+        loose = [self._nodes[node].name for node in scope.members[self._rack[scope.members] < 0].tolist()]
+        if loose and self._racks:
+            notes.append(f"in no rack: {', '.join(loose[:STRANGERS])}{' ...' if len(loose) > STRANGERS else ''}")
+        if scope.kind == "fleet" and self._jobs is not None and len(self._jobs.names) > MOST_JOBS:
+            notes.append(f"only the first {MOST_JOBS} jobs have a row")
+        return {
+            "kind": scope.kind, "name": scope.name, "definition": share.definition, "meter": share.meter,
+            "why": share.why, "unreliable": list(share.unreliable), "notes": notes, "nodes": len(scope.members),
+            "nodes_read": int(read[scope.members].sum()), "order_by": said,
+            "better_order": list(better.order) if better else [],
+            "better": f"{better.crossing} of {better.hops} hops would cross" if better else ""}
+
+    def _draw(
+        self, now: float, amount: Floats, read: NDArray[np.bool_], leaves: tuple[LeafPicture, ...]
+    ) -> None:
+        racks = len(self._racks)
+        whole = traffic_flows.rack_matrix(self._pairs, amount, self._rack, racks)
+        placed = self._rack >= 0
+        nodes = np.bincount(self._rack[placed], minlength=racks)
+        told = np.bincount(self._rack[placed & read], minlength=racks)
+        seen = (told > 0)[:, None] | (told > 0)[None, :]
+        unplaced = np.where(told > 0, whole[:racks, racks] + whole[racks, :racks], np.nan)
+        self.picture = TrafficPicture(
+            now, self._sentences(leaves, read), self._racks, np.where(seen, whole[:racks, :racks], np.nan), unplaced,
+            nodes, told, *self._listed, self._meters(leaves, read), leaves, dict(self._rows.of),
+            self._latency.worst_peer)
+
+    def _talkers(self, amount: Floats) -> tuple[Talker, ...]:
+        worth = np.where(self._crosses_rack == 1, amount, 0.0)
+        order = _top(worth, TALKERS)
+        out = []
+        for pair in order.tolist():
+            source, target = int(self._pairs.source[pair]), int(self._pairs.target[pair])
+            rtt, jitter = self._latency.of(source, target)
+            out.append(Talker(source, target, self._nodes[source].rack, self._nodes[target].rack, float(worth[pair]),
+                              rtt, jitter))
+        return tuple(out)
+
+    def _strangers(self, amount: Floats, peers: Table | None, sent: Floats) -> tuple[tuple[str, float], ...]:
+        """What is in no rack: addresses of no node by themselves, and nodes that the map leaves out."""
+        total: dict[str, float] = {}
+        if peers is not None and len(self._peer):
+            far = np.where(self._peer == len(self._nodes), np.nan_to_num(sent), 0.0)
+            outside = np.flatnonzero(far > 0)
+            names, place = np.unique(np.array(self._keys, object)[outside].astype(str), return_inverse=True)
+            each = traffic_flows.total(place.reshape(-1), far[outside], len(names))
+            total = dict(zip(names.tolist(), each.tolist(), strict=True))
+        loose = np.flatnonzero(self._rack < 0)
+        if len(loose) and self._racks:
+            moved = traffic_flows.total(self._pairs.source, amount, len(self._nodes) + 1)
+            moved += traffic_flows.total(self._pairs.target, amount, len(self._nodes) + 1)
+            total.update((self._nodes[node].name, float(moved[node])) for node in loose.tolist() if moved[node] > 0)
+        return tuple(sorted(total.items(), key=lambda one: (-one[1], one[0]))[:STRANGERS])
+
+    def _meters(self, leaves: tuple[LeafPicture, ...], read: NDArray[np.bool_]) -> tuple[Meter, ...]:
+        count = len(self._nodes)
+        out = []
+        for name, (label, definition) in METERS.items():
+            unit, why = "nodes", ""
+            if name == "sockets":
+                known, of = int(read.sum()), count
+                why = "" if known else "no node's sockets are read"
+            elif name in ("uplinks", "fabric"):
+                mine = [one for one in leaves if one.meter == name]
+                known, of, unit = sum(one.ratio is not None for one in mine), len(mine), "leaves"
+                reasons = [one.why for one in mine if one.why]
+                why = "" if known else reasons[0] if reasons else "not measured: none is set"
+            elif name == "nccl":
+                known, of = len(self._ranks.nodes), count
+                why = "" if known else "no NCCL log is read"
+            else:
+                known = sum(ring is not None for ring, _, _ in self._rings.values())
+                of, unit = len(self._scopes), "scopes"
+                why = "" if known else "order of ranks not known"
+            out.append(Meter(name, label, definition, known, of, unit, why))
+        return tuple(out)
+
+    def _sentences(self, leaves: tuple[LeafPicture, ...], read: NDArray[np.bool_]) -> tuple[str, ...]:
+        out = []
+        if not self._racks:
+            out.append(NO_RACKS)
+        if not (read.any() or self._ranks.nodes or any(one.ratio is not None for one in leaves)):
+            out.append(NO_METER)
+        return tuple(out)
+
+
+class _Mean:
+    """A running mean over about :data:`MEAN_SECONDS`, from its first value on. What is unknown now is unknown."""
+
+    def __init__(self) -> None:
+        self._value = np.empty(0)
+        self._at = float("-inf")
+
+    def update(self, values: Floats, now: float) -> Floats:
+        """Take new values in; returns the mean."""
+        if len(values) != len(self._value):
+            self._value = np.full(len(values), np.nan)
+        part = 1 - math.exp(-max(now - self._at, 0.0) / MEAN_SECONDS)
+        self._at = now
+        self._value = np.where(np.isnan(self._value), values, self._value + part * (values - self._value))
+        return self._value
+
+    def move(self, before: NDArray[np.intp], after: NDArray[np.intp]) -> None:
+        """The places are others now; both are sorted codes."""
+        old, self._value = self._value, np.full(len(after), np.nan)
+        if len(old) == len(before) and len(old):
+            place = np.minimum(np.searchsorted(before, after), len(before) - 1)
+            same = before[place] == after
+            self._value[same] = old[place[same]]
+
+
+def _codes(pairs: traffic_flows.Pairs) -> NDArray[np.intp]:
+    return pairs.source * (pairs.nodes + 1) + pairs.target
+
+
+def _top(worth: Floats, most: int) -> NDArray[np.intp]:
+    """Positions of the largest positive values, largest first."""
+    some = np.argpartition(-worth, most)[:most] if len(worth) > most else np.arange(len(worth))
+    some = some[worth[some] > 0]
+    return some[np.lexsort((some, -worth[some]))]
+
+
+def _spellings(nodes: Sequence[NodeInfo]) -> dict[str, int]:
+    """How logs write the nodes: by name, by the host to ask, and without the domain where that leaves no doubt."""
+    short: dict[str, set[int]] = {}
+    exact: dict[str, int] = {}
+    for number, node in enumerate(nodes):
+        for one in (node.name, node.target):
+            exact.setdefault(one, number)
+            short.setdefault(one.partition(".")[0], set()).add(number)
+    return {**{one: next(iter(who)) for one, who in short.items() if len(who) == 1}, **exact}

@@ -1,0 +1,580 @@
+"""From tables of meters to matrices, shares, agreement and latency."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clustertop.signals import traffic
+from meters import MEGA, Rig, nodes
+
+CASES = Path(__file__).resolve().parents[3] / "shared" / "cases"
+TWO_RACKS = {"r1": ("a", "b"), "r2": ("c", "d")}
+
+
+def case(name: str) -> Any:
+    if not (CASES / name).is_dir():
+        pytest.skip("needs the shared cases")
+    return {path.stem: json.loads(path.read_text()) for path in (CASES / name).glob("*.json")}
+
+
+def test_a_byte_is_counted_once_though_both_ends_tell() -> None:
+    rig = Rig(nodes(TWO_RACKS))
+    rig.says("a", b=(10 * MEGA, 0.0), c=(30 * MEGA, 5 * MEGA))
+    rig.says("c", a=(5 * MEGA, 30 * MEGA))
+    picture = rig.tick()
+    assert picture.racks == ("r1", "r2")
+    assert picture.matrix.tolist() == [[10 * MEGA, 30 * MEGA], [5 * MEGA, 0.0]]
+    assert rig.value("fleet", "socket_cross_rack_ratio") == pytest.approx(35 / 45)
+    assert rig.value("fleet", "bytes_per_second") == pytest.approx(45 * MEGA)
+    assert rig.value("fleet", "coverage_ratio") == 0.5
+    assert picture.meters[0].coverage == "2/4 nodes"
+    assert [(one.source, one.target, one.bytes_per_second) for one in picture.talkers] == [
+        (0, 2, 30 * MEGA), (2, 0, 5 * MEGA)]
+
+
+def test_the_receiver_counts_where_the_sender_is_not_read() -> None:
+    rig = Rig(nodes(TWO_RACKS))
+    rig.says("a", c=(0.0, 8 * MEGA))
+    picture = rig.tick()
+    assert picture.matrix[1, 0] == 8 * MEGA
+    assert math.isnan(picture.matrix[1, 1]), "no node of the rack is read: that it is quiet within is not known"
+    assert rig.why("fleet", "judged_ratio") == "too few of its nodes are read"
+
+
+def test_the_senders_word_goes_before_the_receivers() -> None:
+    rig = Rig(nodes(TWO_RACKS))
+    rig.says("a", c=(10 * MEGA, 0.0))
+    rig.says("c", a=(0.0, 14 * MEGA))
+    assert rig.tick().matrix[0, 1] == 10 * MEGA
+
+
+def test_a_sender_that_is_read_and_has_no_such_peer_sends_it_nothing() -> None:
+    rig = Rig(nodes(TWO_RACKS))
+    rig.says("a", c=(0.0, 9 * MEGA))
+    rig.reads("c")
+    assert rig.tick().matrix[1, 0] == 0.0
+
+
+def test_a_row_that_is_unknown_is_no_zero() -> None:
+    rig = Rig(nodes(TWO_RACKS))
+    rig.flow("a", "c", None, None)
+    rig.tick()
+    assert rig.value("fleet", "socket_cross_rack_ratio") is None
+    rig.flow("c", "a", 0.0, 7 * MEGA)
+    assert rig.tick().matrix[0, 1] == 7 * MEGA, "what its peer received is known"
+
+
+def test_several_addresses_of_a_node_are_one_peer() -> None:
+    rig = Rig(nodes(TWO_RACKS))
+    rig.addresses = {**rig.addresses, "fd00::2": 2}
+    rig.says("a", c=(10 * MEGA, 0.0))
+    rig.flow("a", "fd00::2", 4 * MEGA)
+    assert rig.tick().matrix[0, 1] == 14 * MEGA
+
+
+def test_an_address_that_moves_to_another_node_moves_its_bytes() -> None:
+    rig = Rig(nodes(TWO_RACKS))
+    rig.flow("a", "192.0.2.7", 10 * MEGA)
+    assert rig.tick().matrix[0].tolist() == [0.0, 0.0]
+    rig.addresses = {**rig.addresses, "192.0.2.7": 3}
+    rig.flow("a", "192.0.2.7", 10 * MEGA)
+    assert rig.tick().matrix[0].tolist() == [0.0, 10 * MEGA]
+
+
+def test_d2_without_a_rack_map_the_share_is_unknown_and_says_what_to_write() -> None:
+    rig = Rig(nodes({"": ("n1", "n2", "n3")}))
+    rig.says("n1", n2=(60 * MEGA, 0.0), n3=(20 * MEGA, 0.0))
+    picture = rig.tick()
+    for column in ("socket_cross_rack_ratio", "share_ratio", "judged_ratio"):
+        assert rig.value("fleet", column) is None
+        assert rig.why("fleet", column) == traffic.NO_RACK_MAP
+    assert "[racks]" in picture.sentences[0]
+    assert "[topology]" in picture.sentences[0]
+    assert picture.matrix.size == 0
+
+
+def test_d2_what_the_map_leaves_out_is_unplaced_beside_the_share() -> None:
+    files = case("D2")
+    racks = files["flows"]["rack"]
+    names = dict.fromkeys(name for flow in files["flows"]["bytes"] for name in flow[:2])
+    by_rack: dict[str, list[str]] = {}
+    for name in names:
+        by_rack.setdefault(racks.get(name, ""), []).append(name)
+    rig = Rig(nodes(by_rack))
+    for source, target, amount in files["flows"]["bytes"]:
+        rig.flow(source, target, amount * MEGA)
+    rig.tick()
+    assert rig.value("fleet", "socket_cross_rack_ratio") == pytest.approx(files["expect"]["share_of_placed"])
+    assert rig.value("fleet", "unplaced_ratio") == pytest.approx(files["expect"]["unplaced_share"])
+
+
+def test_d2_what_the_map_leaves_out_is_named() -> None:
+    rig = Rig(nodes({"r1": ("a", "b"), "": ("x",)}))
+    rig.says("a", b=(30 * MEGA, 0.0), x=(50 * MEGA, 0.0))
+    rig.flow("a", "203.0.113.9", 20 * MEGA)
+    picture = rig.tick()
+    assert rig.value("fleet", "unplaced_ratio") == pytest.approx(0.7)
+    assert rig.value("fleet", "socket_cross_rack_ratio") == 0.0
+    assert picture.strangers == (("x", 50 * MEGA), ("203.0.113.9", 20 * MEGA))
+    assert picture.unplaced.tolist() == [70 * MEGA]
+    assert any("in no rack: x" in note for note in rig.attrs("fleet")["notes"])
+
+
+def test_a_heartbeat_is_no_share() -> None:
+    rig = Rig(nodes(TWO_RACKS))
+    rig.says("a", c=(2000.0, 2000.0))
+    rig.tick()
+    assert rig.value("fleet", "share_ratio") is None
+    assert rig.why("fleet", "share_ratio") == "too little traffic to tell"
+
+
+def test_no_traffic_is_no_share_of_zero() -> None:
+    rig = Rig(nodes(TWO_RACKS))
+    for name in "abcd":
+        rig.reads(name)
+    picture = rig.tick()
+    assert rig.why("fleet", "share_ratio") == traffic.NO_TRAFFIC
+    assert picture.matrix.tolist() == [[0.0, 0.0], [0.0, 0.0]], "all are read, and none sends"
+    assert rig.value("fleet", "bytes_per_second") == 0.0
+    assert rig.value("fleet", "judged_ratio") == 0.0, "nothing crosses: what fired before may end"
+
+
+def test_readings_that_stop_are_unknown() -> None:
+    rig = Rig(nodes(TWO_RACKS))
+    rig.says("a", c=(10 * MEGA, 0.0))
+    rig.tick(30.0)
+    rig.says("b", a=(10 * MEGA, 0.0))
+    picture = rig.tick()
+    assert picture.meters[0].read == 1
+    assert picture.matrix[0, 1] != 10 * MEGA, "a's last word is half a minute old"
+
+
+# ---- jobs and groups -----------------------------------------------------------------------------------------------
+
+
+def test_each_job_has_its_share_and_what_leaves_the_job_is_not_in_it() -> None:
+    rig = Rig(nodes({"r1": ("a", "b", "e"), "r2": ("c", "d", "f")}))
+    rig.run(j1=("a", "c"), j2=("b", "e"))
+    for name in ("a", "b", "c", "d", "e", "f"):
+        rig.reads(name)
+    rig.says("a", c=(40 * MEGA, 0.0), b=(60 * MEGA, 0.0))
+    rig.says("b", e=(20 * MEGA, 0.0))
+    rig.tick()
+    assert rig.value("job/1", "judged_ratio") == 1.0
+    assert rig.value("job/1", "bytes_per_second") == 40 * MEGA
+    assert rig.value("job/2", "judged_ratio") == 0.0
+    assert rig.value("fleet", "share_ratio") == pytest.approx(40 / 120)
+    assert rig.why("fleet", "judged_ratio") == "judged by job or group"
+    assert rig.attrs("job/1")["definition"] == "cross-rack"
+    assert rig.attrs("job/1")["meter"] == "sockets"
+
+
+def test_a_group_is_judged_where_no_job_is_known_and_the_fleet_where_there_is_neither() -> None:
+    rig = Rig(nodes(TWO_RACKS, groups=("train",)))
+    for name in "abcd":
+        rig.reads(name)
+    rig.says("a", c=(40 * MEGA, 0.0))
+    rig.tick()
+    assert rig.value("group/train", "judged_ratio") == 1.0
+    assert rig.value("fleet", "judged_ratio") is None
+    alone = Rig(nodes(TWO_RACKS))
+    for name in "abcd":
+        alone.reads(name)
+    alone.says("a", c=(40 * MEGA, 0.0))
+    alone.tick()
+    assert alone.value("fleet", "judged_ratio") == 1.0
+
+
+def test_nodes_of_several_jobs_are_nobodys_and_a_job_that_ends_frees_its_row() -> None:
+    rig = Rig(nodes(TWO_RACKS))
+    for name in "abcd":
+        rig.reads(name)
+    rig.says("a", c=(40 * MEGA, 0.0))
+    rig.run(j1=("a", "c"), j2=("c", "d"))
+    rig.tick()
+    assert rig.why("job/1", "judged_ratio") == "its nodes run other jobs, too"
+    row = rig.traffic.picture.rows["job/1"]
+    rig.run(j2=("c", "d"))
+    rig.tick()
+    assert rig.tables["traffic"].keys[row] != "job/1"
+    assert not rig.tables["traffic"].present[row]
+    rig.run(j2=("c", "d"), j3=("a", "b"))
+    rig.tick()
+    assert rig.traffic.picture.rows["job/3"] == row
+    assert rig.tables["traffic"].present[row]
+
+
+# ---- leaves --------------------------------------------------------------------------------------------------------
+
+
+def leaf_rig(**options: Any) -> Rig:
+    return Rig(nodes(TWO_RACKS, {"l1": ("a", "b"), "l2": ("c", "d")}), ("l1", "l2"), **options)
+
+
+def test_a_leaf_and_its_uplinks() -> None:
+    rig = leaf_rig()
+    rig.switch("l1", "e1", "host", 8000 * MEGA, 10 * MEGA)
+    rig.switch("l1", "e2", "uplink", 10 * MEGA, 3000 * MEGA, discards_per_second=2.0, pause_frames_per_second=5.0)
+    rig.switch("l1", "e3", "uplink", 10 * MEGA, 1000 * MEGA, discards_per_second=0.0, pause_frames_per_second=1.0)
+    picture = rig.tick()
+    leaf = picture.leaf("l1")
+    assert leaf is not None
+    assert leaf.ratio == pytest.approx(0.5)
+    assert leaf.busiest == "e2"
+    assert rig.value("leaf/l1", "uplink_spine_ratio") == pytest.approx(0.5)
+    assert rig.value("leaf/l1", "uplink_load_ratio") == pytest.approx(0.24)
+    assert rig.value("leaf/l1", "uplink_imbalance_ratio") == pytest.approx(0.5)
+    assert rig.value("leaf/l1", "uplink_discards_per_second") == 2.0
+    assert rig.value("leaf/l1", "uplink_pause_frames_per_second") == 6.0
+    assert rig.value("leaf/l1", "uplinks_down") == 0.0
+    assert rig.why("leaf/l2", "uplink_spine_ratio") == "its ports are not read"
+    assert rig.value("fleet", "uplink_spine_ratio") is None, "one leaf of two is not the fleet"
+
+
+def test_a_leaf_at_rest_is_not_uneven() -> None:
+    rig = leaf_rig()
+    rig.switch("l1", "e1", "host", 9.0, 0.0)
+    rig.switch("l1", "e2", "uplink", 0.0, 1000.0)
+    rig.switch("l1", "e3", "uplink", 0.0, 0.0)
+    rig.tick()
+    assert rig.value("leaf/l1", "uplink_imbalance_ratio") == pytest.approx(0.0, abs=1e-5)
+
+
+def test_through_the_spine_is_judged_where_no_rack_is_known_and_says_so() -> None:
+    rig = Rig(nodes({"": ("a", "b", "c", "d")}, {"l1": ("a", "b"), "l2": ("c", "d")}), ("l1", "l2"))
+    for leaf in ("l1", "l2"):
+        rig.switch(leaf, "e1", "host", 100 * MEGA, 10 * MEGA)
+        rig.switch(leaf, "e2", "uplink", 40 * MEGA, 40 * MEGA)
+    rig.tick()
+    assert rig.value("fleet", "judged_ratio") == pytest.approx(0.4)
+    assert rig.attrs("fleet")["definition"] == "through spine"
+    assert rig.attrs("fleet")["meter"] == "uplinks"
+    assert rig.value("fleet", "socket_cross_rack_ratio") is None
+
+
+def test_a_job_on_leaves_of_its_own_has_their_share_and_one_that_shares_them_has_not() -> None:
+    rig = leaf_rig()
+    for leaf, out in (("l1", 40 * MEGA), ("l2", 90 * MEGA)):
+        rig.switch(leaf, "e1", "host", 100 * MEGA, 10 * MEGA)
+        rig.switch(leaf, "e2", "uplink", 40 * MEGA, out)
+    rig.run(j1=("a", "b"), j2=("c",), j3=("d",))
+    rig.tick()
+    assert rig.value("job/1", "uplink_spine_ratio") == pytest.approx(0.4)
+    assert rig.why("job/2", "uplink_spine_ratio") == "its leaves carry other nodes, too"
+
+
+def test_an_uplink_that_was_up_is_down_and_one_that_never_was_is_not() -> None:
+    rig = leaf_rig()
+    rig.switch("l1", "e1", "host", 100 * MEGA, 0.0)
+    rig.switch("l1", "e2", "uplink", 0.0, 10 * MEGA)
+    rig.switch("l1", "e3", "uplink", 0.0, 10 * MEGA)
+    rig.switch("l1", "e9", "uplink", None, None, up=0.0)
+    rig.tick()
+    assert rig.value("leaf/l1", "uplinks_down") == 0.0
+    rig.switch("l1", "e3", "uplink", None, None, up=0.0)
+    rig.tick()
+    assert rig.value("leaf/l1", "uplinks_down") == 1.0
+    assert rig.attrs("leaf/l1")["down"] == ["e3"]
+
+
+def test_rails_cross_racks_without_a_spine() -> None:
+    rig = Rig(nodes(TWO_RACKS, leaves=("rail1", "rail2")))
+    for name in "abcd":
+        rig.reads(name)
+    rig.says("a", c=(40 * MEGA, 0.0))
+    rig.tick()
+    assert rig.value("fleet", "socket_cross_rack_ratio") == 1.0
+    assert rig.value("fleet", "socket_spine_ratio") is None, "which rail it took is not told"
+    assert rig.why("fleet", "socket_spine_ratio") == traffic.NOTHING_PLACED
+
+
+def test_d8_without_a_switch_or_a_fabric_query_the_share_is_not_measured() -> None:
+    rig = leaf_rig()
+    picture = rig.tick()
+    assert rig.why("leaf/l1", "uplink_spine_ratio") == "its ports are not read"
+    assert [one.why for one in picture.meters if one.name in ("uplinks", "fabric")] == [
+        "its ports are not read", "not measured: none is set"]
+
+
+def test_d8_a_fabric_query_has_its_own_column() -> None:
+    rig = Rig(nodes(TWO_RACKS, {"l1": ("a", "b"), "l2": ("c", "d")}), fabric="ib")
+    for leaf in ("l1", "l2"):
+        rig.switch(leaf, f"{leaf}/1", "host", 100 * MEGA, 0.0, owner="ib")
+        rig.switch(leaf, f"{leaf}/2", "uplink", 0.0, 20 * MEGA, owner="ib")
+    rig.tick()
+    assert rig.value("fleet", "fabric_spine_ratio") == pytest.approx(0.2)
+    assert rig.value("fleet", "uplink_spine_ratio") is None
+
+
+# ---- agreement -----------------------------------------------------------------------------------------------------
+
+
+def test_d3_bonds_and_their_members_are_not_added() -> None:
+    rig = Rig(nodes({"r1": ("a",), "r2": ("b",)}))
+    rig.says("a", b=(95 * MEGA, 0.0))
+    rig.says("b", a=(0.0, 95 * MEGA))
+    for name, sent, physical in (("eth0", 50, 1.0), ("eth1", 50, 1.0), ("bond0", 100, 0.0), ("lo", 30, 0.0)):
+        rig.put("net", "a", name, {"transmit_bytes_per_second": sent * MEGA, "physical": physical}, {"name": name})
+    rig.tick()
+    assert rig.value("fleet", "disagreement_ratio") == pytest.approx(0.05)
+    assert rig.value("fleet", "judged_ratio") == 1.0
+
+
+def test_d4_a_meter_that_sees_too_little_may_not_be_judged() -> None:
+    found = case("D4")["flows"]
+    ports, seen = found["port_counter_mbps"] * MEGA / 8, found["flow_estimate_mbps"] * MEGA / 8
+    rig = Rig(nodes({"r1": ("a",), "r2": ("b",)}))
+    rig.says("a", b=(float(seen), 0.0))
+    rig.reads("b")
+    rig.nic("a", float(ports))
+    rig.tick()
+    assert rig.value("fleet", "share_ratio") == 1.0
+    assert rig.value("fleet", "judged_ratio") is None
+    assert rig.why("fleet", "judged_ratio") == "meters disagree"
+    assert rig.attrs("fleet")["unreliable"] == ["sockets"]
+    assert rig.value("fleet", "disagreement_ratio") == pytest.approx(1 - seen / ports)
+
+
+def test_rdma_that_sockets_do_not_see_is_no_disagreement_but_makes_them_blind() -> None:
+    rig = Rig(nodes({"r1": ("a",), "r2": ("b",)}))
+    rig.says("a", b=(10 * MEGA, 0.0))
+    rig.reads("b")
+    rig.nic("a", 10 * MEGA)
+    rig.port("a", 990 * MEGA, link_layer="Ethernet")
+    rig.tick()
+    assert rig.value("fleet", "judged_ratio") is None
+    assert rig.why("fleet", "judged_ratio") == "RDMA carries the traffic, which sockets do not see"
+    assert rig.value("fleet", "disagreement_ratio") is None
+    assert "RDMA carries 99 %, which sockets do not see" in rig.attrs("fleet")["notes"]
+
+
+def test_ip_over_infiniband_is_not_counted_at_its_port_again() -> None:
+    rig = Rig(nodes({"r1": ("a",), "r2": ("b",)}))
+    rig.says("a", b=(100 * MEGA, 0.0))
+    rig.reads("b")
+    rig.nic("a", 100 * MEGA, "ib0")
+    rig.port("a", 104 * MEGA, link_layer="InfiniBand", netdev="ib0")
+    rig.tick()
+    assert rig.value("fleet", "judged_ratio") == 1.0
+
+
+def test_sockets_against_uplinks() -> None:
+    rig = leaf_rig()
+    for leaf in ("l1", "l2"):
+        rig.switch(leaf, "e1", "host", 100 * MEGA, 10 * MEGA)
+        rig.switch(leaf, "e2", "uplink", 40 * MEGA, 40 * MEGA)
+    for name in "abcd":
+        rig.reads(name)
+    rig.says("a", c=(10 * MEGA, 0.0))
+    rig.tick()
+    assert rig.value("fleet", "disagreement_ratio") == pytest.approx(1 - 10 / 80)
+    assert rig.attrs("fleet")["unreliable"] == ["sockets"]
+    assert rig.attrs("fleet")["meter"] == "uplinks", "the stronger meter's share stands"
+    assert rig.value("fleet", "judged_ratio") == pytest.approx(0.4)
+
+
+def test_what_is_not_placed_may_have_gone_either_way() -> None:
+    rig = leaf_rig()
+    for leaf in ("l1", "l2"):
+        rig.switch(leaf, "e1", "host", 100 * MEGA, 10 * MEGA)
+        rig.switch(leaf, "e2", "uplink", 40 * MEGA, 40 * MEGA)
+    for name in "abcd":
+        rig.reads(name)
+    rig.says("a", c=(10 * MEGA, 0.0))
+    rig.flow("a", "203.0.113.9", 75 * MEGA)
+    rig.tick()
+    assert rig.value("fleet", "disagreement_ratio") == 0.0
+
+
+# ---- estimated and predicted ---------------------------------------------------------------------------------------
+
+
+def nccl(rig: Rig, node: str, members: list[str], peers: list[str], size: int = 4, comm: str = "0x1") -> None:
+    rig.put("nccl", node, f"/l {comm}/{size}", {"ranks": float(size)}, {"comm": comm, "members": members, "peers": peers})
+
+
+def test_channels_of_the_log_times_what_the_cards_sent() -> None:
+    rig = Rig(nodes(TWO_RACKS))
+    rig.run(j7=("a", "b", "c", "d"))
+    ring = ["a", "c", "b", "d"]
+    for place, name in enumerate(ring):
+        after = ring[(place + 1) % 4]
+        nccl(rig, name, [f"{name} {place}"], [f"{after} 2" if place else f"#{place + 1} 2"])
+        rig.port(name, 100 * MEGA)
+    rig.tick()
+    assert rig.value("job/7", "nccl_cross_rack_ratio") == 1.0
+    assert rig.attrs("job/7")["meter"] == "nccl"
+    assert rig.attrs("job/7")["order_by"] == "the NCCL log"
+    assert rig.value("job/7", "predicted_cross_rack_ratio") == 1.0
+    assert rig.attrs("job/7")["better_order"] == ["a", "b", "c", "d"]
+    assert rig.attrs("job/7")["better"] == "2 of 4 hops would cross"
+    assert rig.value("job/7", "socket_cross_rack_ratio") is None, "an estimate is no measurement"
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_d1_a_ring_over_the_given_order(number: int) -> None:
+    order, share = ((("r1n1", "r2n1", "r1n2", "r2n2"), 1.0), (("r1n1", "r1n2", "r2n1", "r2n2"), 0.5))[number]
+    rig = Rig(nodes({"r1": ("r1n1", "r1n2"), "r2": ("r2n1", "r2n2")}), order=order)
+    rig.tick()
+    assert rig.value("fleet", "predicted_cross_rack_ratio") == share
+    assert rig.value("fleet", "share_ratio") is None, "what is predicted is no measured share"
+    assert rig.value("fleet", "judged_ratio") is None
+    assert "predicted" in {one.name: one.label for one in rig.traffic.picture.meters}["order"]
+    assert rig.attrs("fleet")["better_order"] == ([] if number else ["r1n1", "r1n2", "r2n1", "r2n2"])
+
+
+def test_a_host_file_is_the_order_of_the_job_that_has_its_nodes() -> None:
+    rig = Rig(nodes(TWO_RACKS), order=("a", "c", "d", "gone"))
+    rig.run(j1=("a", "c", "d"), j2=("b",))
+    rig.tick()
+    assert rig.value("job/1", "predicted_cross_rack_ratio") == pytest.approx(2 / 3)
+    assert rig.attrs("job/1")["order_by"] == "the host file"
+    assert rig.why("job/2", "predicted_cross_rack_ratio") == "order of ranks not known"
+
+
+def test_a_log_with_a_rank_that_two_nodes_claim_orders_nothing() -> None:
+    rig = Rig(nodes(TWO_RACKS))
+    rig.run(j7=("a", "b"))
+    nccl(rig, "a", ["a 0-1"], [], size=2)
+    nccl(rig, "b", ["b 0-1"], [], size=2)
+    rig.tick()
+    assert rig.why("job/7", "predicted_cross_rack_ratio") == "order of ranks not known"
+
+
+# ---- latency -------------------------------------------------------------------------------------------------------
+
+
+def star(rig: Rig, hub: str, jitter: float, *, others: str = "abcdef") -> None:
+    """Everybody talks to everybody; the links of *hub* have that jitter, the others 0.05 ms."""
+    for here in others:
+        for there in others:
+            if here < there:
+                bad = hub in (here, there)
+                rig.flow(here, there, 5 * MEGA, 5 * MEGA, 1e-4, jitter if bad else 5e-5)
+
+
+def test_one_bad_end_is_one_nodes_trouble() -> None:
+    rig = Rig(nodes({"r1": ("a", "b", "c"), "r2": ("d", "e", "f")}))
+    star(rig, "b", 5e-5)
+    rig.tick()
+    star(rig, "b", 3.8e-3)
+    picture = rig.tick()
+    assert rig.node("b", "tcp_jitter_seconds") == pytest.approx(3.8e-3)
+    for name in "acdef":
+        assert rig.node(name, "tcp_jitter_seconds") == pytest.approx(5e-5)
+    assert rig.node("b", "tcp_incast_peers") == 5.0
+    assert rig.node("a", "tcp_incast_peers") == 0.0
+    assert picture.worst_peer[1] >= 0
+    assert rig.value("fleet", "jitter_within_seconds") == pytest.approx(5e-5)
+    assert rig.value("fleet", "rtt_across_seconds") == pytest.approx(1e-4)
+    star(rig, "b", 5e-5)
+    rig.tick()
+    assert rig.node("b", "tcp_jitter_seconds") == pytest.approx(5e-5), "over is known to be over"
+    assert rig.node("b", "tcp_incast_peers") == 0.0
+
+
+def test_the_spokes_of_a_bad_hub_are_not_to_blame() -> None:
+    rig = Rig(nodes({"r1": ("hub", "a", "b", "c", "d")}))
+    for name in "abcd":
+        rig.flow(name, "hub", 5 * MEGA, 0.0, 1e-4, 3.8e-3)
+    rig.tick()
+    assert rig.node("hub", "tcp_jitter_seconds") == pytest.approx(3.8e-3)
+    assert rig.node("a", "tcp_jitter_seconds") is None
+    assert rig.tables["node"].view(rig.now, ("tcp_jitter_seconds",)).reason("tcp_jitter_seconds", 1) == (
+        "explained by the other end")
+    for name in "abcd":
+        rig.flow(name, "hub", 5 * MEGA, 0.0, 1e-4, 1e-4)
+    rig.tick()
+    assert rig.node("a", "tcp_jitter_seconds") == pytest.approx(1e-4)
+
+
+def test_a_socket_that_hardly_moves_says_nothing_of_latency() -> None:
+    rig = Rig(nodes(TWO_RACKS))
+    rig.flow("a", "b", 900.0, 900.0, 1e-4, 40e-3)
+    rig.tick()
+    assert rig.node("a", "tcp_jitter_seconds") is None
+    assert rig.value("fleet", "jitter_within_seconds") is None
+
+
+def test_a_way_out_of_the_cluster_is_no_link_of_it() -> None:
+    rig = Rig(nodes(TWO_RACKS))
+    rig.flow("a", "203.0.113.9", 50 * MEGA, 0.0, 20e-3, 9e-3)
+    rig.tick()
+    assert rig.node("a", "tcp_jitter_seconds") is None
+
+
+# ---- properties ----------------------------------------------------------------------------------------------------
+
+RATES = st.one_of(st.none(), st.integers(0, 10**12).map(float))
+REPORTS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 7), RATES, RATES), max_size=24,
+                   unique_by=lambda one: one[:2])
+
+
+def fed(reports: list[tuple[int, int, float | None, float | None]]) -> Rig:
+    rig = Rig(nodes({"r1": ("n0", "n1"), "r2": ("n2", "n3"), "": ("n4", "n5")}))
+    for node, peer, sent, received in reports:
+        rig.flow(f"n{node}", f"n{peer}" if peer < 6 else f"203.0.113.{peer}", sent, received)
+    rig.tick()
+    return rig
+
+
+@settings(max_examples=60, deadline=None)
+@given(REPORTS, st.randoms())
+def test_the_order_of_reports_does_not_matter(reports: list[Any], random: Any) -> None:
+    first = fed(reports)
+    random.shuffle(reports)
+    second = fed(reports)
+    np.testing.assert_allclose(first.traffic.picture.matrix, second.traffic.picture.matrix)
+    for column in ("share_ratio", "unplaced_ratio", "bytes_per_second", "coverage_ratio"):
+        one, other = first.value("fleet", column), second.value("fleet", column)
+        assert one == other or one == pytest.approx(other)
+
+
+@settings(max_examples=60, deadline=None)
+@given(REPORTS)
+def test_no_byte_is_invented_or_counted_twice_and_no_zero_either(reports: list[Any]) -> None:
+    rig = fed(reports)
+    picture = rig.traffic.picture
+    told = sum((sent or 0.0) + (received or 0.0) for node, peer, sent, received in reports if node != peer)
+    total = rig.value("fleet", "bytes_per_second")
+    matrix = np.nansum(picture.matrix)
+    assert matrix <= told * (1 + 1e-9)
+    if total is None:
+        assert not any(sent is not None for _, _, sent, _ in reports)
+    else:
+        assert matrix <= total * (1 + 1e-9)
+        assert total <= told * (1 + 1e-9)
+    seen = {node for node, _, sent, _ in reports if sent is not None}
+    for number, members in enumerate(((0, 1), (2, 3))):
+        if not seen & set(members):
+            assert math.isnan(picture.matrix[number, number]), "nobody there is read"
+    share = rig.value("fleet", "share_ratio")
+    assert share is None or 0.0 <= share <= 1.0
+
+
+@settings(max_examples=60, deadline=None)
+@given(REPORTS)
+def test_it_says_what_the_rule_for_lists_says(reports: list[Any]) -> None:
+    whole = [one for one in reports if one[2] is not None and one[3] is not None]
+    rig = fed(whole)
+    from clustertop.signals import sockets
+
+    steps: dict[str, dict[str, sockets.Peer]] = {}
+    for node, peer, sent, received in whole:
+        steps.setdefault(f"n{node}", {})[f"{peer}"] = sockets.Peer(int(sent), int(received))
+    flows = sockets.flows(steps, {str(number): f"n{number}" for number in range(6)})
+    share = traffic.rack_share(flows, {"n0": "r1", "n1": "r1", "n2": "r2", "n3": "r2"})
+    value = rig.value("fleet", "socket_cross_rack_ratio")
+    if share.ratio is None or share.placed_bytes < 1e6:
+        assert value is None
+    else:
+        assert value == pytest.approx(share.ratio)
+        assert rig.value("fleet", "unplaced_ratio") == pytest.approx(share.unplaced_ratio)

@@ -166,10 +166,10 @@ class TestCheck:
         assert lines[3] == "n1-bmc unknown: not read: BMC unreachable: n1-bmc: no answer"
 
     def test_no_rule_is_without_a_section(self) -> None:
-        own = msgspec.structs.replace(builtin()["feed_current"], table="uplink", metric="load_ratio", follows=())
-        rules = report.momentary({"busy_uplink": own, "feed_current": builtin()["feed_current"]})
-        where = Place(pair(), NODES, rules=rules, switches={"leaf1": "r1"})
+        own = msgspec.structs.replace(builtin()["feed_current"], table="sensor", metric="reading", follows=())
+        rules = report.momentary({"hot_sensor": own, "feed_current": builtin()["feed_current"]})
+        where = Place(pair(), NODES, rules=rules)
         where.read(0.1, pdu_a=7.0, pdu_b=7.0)
         done = report.make(snapshot(where), rules)
-        assert {one.table for one in done.judged} == {"feed", "uplink"}
-        assert "  uplink: none seen (1 rule)" in report.lines(done)
+        assert {one.table for one in done.judged} == {"feed", "sensor"}
+        assert "  sensor: none seen (1 rule)" in report.lines(done)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from clustertop.plain_site import outlook
 from clustertop.quantity import quantity
 from clustertop.tui import power
 from clustertop.tui.cells import severity, value
@@ -50,7 +51,7 @@ class PowerPane(Pane):
             Column("power", 8, lambda p, r: value(p.view["feed"], "watts", r),
                    lambda p: p.view["feed"].col("watts"), rank=2),
             Column("by", 22, self._source, None, "<", rank=5),
-            Column("outlook", 16, lambda p, r: power.outlook(p.view["feed"], r),
+            Column("outlook", 16, lambda p, r: outlook(p.view["feed"], r),
                    lambda p: p.view["feed"].col("limit_in_seconds"), "<", rank=2, grow=True, want=24, down=False),
         )
         self.head = Bar(look, id="power-head")

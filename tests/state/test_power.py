@@ -105,3 +105,24 @@ async def test_a_feed_that_is_configured_no_more_is_forgotten(tmp_path: Path) ->
     other.read(pdu_z=5.0)
     assert other.alerts == []
     await memory.close()
+
+
+async def test_several_that_somebody_knows_of_are_not_one_loud_alert_before_anything_is_read(tmp_path: Path) -> None:
+    def four(place: Watched) -> None:
+        for _ in range(4):
+            place.read(**{f"pdu_{name}": 29.0 if name in "abcd" else 5.0 for name in "abcdefghijkl"})
+            place.memory.look(place.now)
+
+    first = Watched(tmp_path / "state.json")
+    four(first)
+    for name in "ABCD":
+        first.core.acknowledge(first.alert(name), by="me", reason="known")
+    first.tick(1.0)
+    await first.end()
+
+    again = Watched(tmp_path / "state.json", first)
+    again.tick()
+    assert [(name, again.alert(name).acked) for name in "ABCD"] == [(name, True) for name in "ABCD"]
+    four(again)
+    assert [one for one in again.loud() if one[1] == "feed_current"] == []
+    await again.end()

@@ -90,8 +90,11 @@ class Causes:
                         self._early.add(early)
 
     def _same(self, table: str, row: int) -> Iterator[tuple[str, int]]:
-        """The rows that stand for the same thing: a GPU is also a PCIe device."""
+        """The rows that stand for the same thing: a GPU is also a PCIe device; a BMC speaks for its node's supplies."""
         yield table, row
+        if table == "bmc":
+            supplies = self._view["psu"]
+            yield from (("psu", other) for other in supplies.rows_of(int(self._view["bmc"].node[row])).tolist())
         if table == "gpu":
             gpus = self._view["gpu"]
             address = pci_key(gpus.attrs[row].get("pci"))

@@ -165,8 +165,13 @@ class _Gathering:
 
     def _judged(self) -> NDArray[np.bool_]:
         """[rows] what the rule can say something about."""
-        judged: NDArray[np.bool_] = ~np.isnan(self._state.values)
-        judged[self._state.firing] = True
+        values, firing = self._state.values, self._state.firing
+        judged: NDArray[np.bool_] = ~np.isnan(values)
+        unread = np.isinf(self._table.age[: len(judged)])
+        if (unread[firing] & ~judged[firing]).any():
+            # Taken up from before a restart: what nobody has read yet may be as well as it was.
+            judged |= unread
+        judged[firing] = True
         return judged
 
     def parents(self, rows: Rows) -> Iterator[Wanted]:

@@ -28,14 +28,15 @@ ip link add link p1 name mv0 type macvlan
 """A bridge with one end of a veth pair, a macvlan on the other, two IPv4 addresses and one IPv6."""
 
 
-def inside(script: str, *arguments: str, python: str = sys.executable, links: str = LINKS) -> Any:
+def inside(script: str, *arguments: str, python: str = sys.executable, links: str = LINKS,
+           seconds: float = 60) -> Any:
     """Run *script*, Python that prints JSON, in a namespace with *links*; its module path is ours."""
     need("ip", "iproute2")
     shell = f"set -e\n{links}\nexec \"$0\" -c \"$1\" \"$@\""
     env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH": f"{_HERE}:{_HERE.parent / 'src'}"}
     done = subprocess.run(
         [need("unshare", "util-linux"), "-n", "-m", "--propagation", "private", "sh", "-c", shell, python, script,
-         *arguments], capture_output=True, text=True, timeout=60, check=False, env=env,
+         *arguments], capture_output=True, text=True, timeout=seconds, check=False, env=env,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)

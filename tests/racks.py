@@ -208,7 +208,7 @@ def _looks(runs: list[Run], more: int) -> None:
 
 
 def _until(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 25
+    until = time.monotonic() + 50
     while not holds():
         assert time.monotonic() < until, "the probes say nothing"
         time.sleep(0.05)

@@ -96,7 +96,7 @@ def test_live_counts_the_things_of_this_machine() -> None:
     assert (done.returncode, done.stderr) == (0, "note: 1 of 1 nodes read\n")
     rules = {rule["name"]: rule for rule in json.loads(done.stdout)["rules"]}
     assert rules["node_clock"]["applies"] == {"known": 1, "unknown": 0, "why": None}
-    assert rules["group_failed"]["applies"]["known"] == 7, "gpu, pcie, rdma, host, net, disk, screen"
+    assert rules["group_failed"]["applies"]["known"] == 8, "gpu, pcie, rdma, host, net, disk, screen, sockets"
     assert rules["gpu_count"]["applies"]["known"] == 0
 
 

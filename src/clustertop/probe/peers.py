@@ -90,7 +90,7 @@ class Peers(object):
         self._seen: "Set[bytes]" = set()
         self._counts: "Counter[bytes]" = collections.Counter()
         self._changes: "List[Tuple[bytes, bytes, bytes, int, int]]" = []
-        """Address, counters before and now, rtt and rttvar; taken at the end of a look, when our own addresses are known."""
+        """Address, counters before and now, rtt, rttvar: taken at the end, when our own addresses are known."""
         self._peers: "Dict[bytes, Optional[Peer]]" = {}
         """By address as the kernel has it, mapped or not; None: nothing leaves the node to there."""
         self._own: "Set[bytes]" = set()
@@ -138,6 +138,7 @@ class Peers(object):
             cookie, counts = row[3], row[7]
             if not counts:
                 self.counted = False
+                changes.append((row[2], _NOTHING, _NOTHING, row[5], row[6]))
                 continue
             before = find(cookie)
             if before is None:
@@ -150,8 +151,10 @@ class Peers(object):
 
     def end(self) -> None:
         """End a look: add up what moved, count the sockets, choose the rows."""
-        self._away = {cookie: self._known.pop(cookie) for cookie in self._known.keys() - self._seen}
-        self.overfull = self.counted and len(self._seen) > MAX_SOCKETS
+        if self.counted:
+            self._away = {cookie: self._known.pop(cookie) for cookie in self._known.keys() - self._seen}
+            self.overfull = len(self._seen) > MAX_SOCKETS
+        # Where nothing is counted, sockets have no cookies either: what was known is compared with at the next count.
         self._add()
         for peer in self._peers.values():
             if peer is not None:
@@ -294,7 +297,8 @@ class Peers(object):
 
     def _trips(self, peer: Peer) -> "Tuple[Cell, Cell, Cell, Cell]":
         if not peer.trips or self._now - peer.moved > TRIP_SECONDS:
-            return _NO_TRAFFIC, _NO_TRAFFIC, _NO_TRAFFIC, _NO_TRAFFIC
+            none = _NO_TRAFFIC if self.counted else None
+            return none, none, none, none
         times, variations = sorted([one[0] for one in peer.trips]), sorted([one[1] for one in peer.trips])
         return _median(times), _median(variations), times[-1], variations[-1]
 

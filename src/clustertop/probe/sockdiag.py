@@ -1,7 +1,7 @@
 """TCP sockets by ``sock_diag``: a dump of those that carry data, and the last words of those that end.
 
-The answers have a fixed layout, so they are read by ``struct`` at offsets: message by message, where the messages of one
-answer are alike (they nearly always are) all of them in one call.
+The answers have a fixed layout, so they are read by ``struct`` at offsets: message by message, or all in one call
+where the messages of a buffer are alike.
 
 Sources: sock_diag(7); linux/inet_diag.h (inet_diag_req_v2, inet_diag_msg); linux/sock_diag.h (SKNLGRP_INET_TCP_DESTROY,
 since Linux 4.5); linux/tcp.h (tcp_info; bytes_acked and bytes_received since 4.1).
@@ -220,7 +220,7 @@ class Diag(object):
         return rows
 
     def _learn(self, at: int, size: int) -> "Optional[Layout]":
-        """Return how to read the message at *at*; None where it has no tcp_info: what waits out its time is no socket."""
+        """Return how to read the message at *at*; None: it has no tcp_info, as what waits out its time has none."""
         if len(self._layouts) > 64:
             self._layouts.clear()
         try:

@@ -6,7 +6,6 @@ last words, where the kernel lets them be heard; where it does not, fact ``socke
 """
 
 import errno
-import socket
 import time
 
 from .files import Reading, reason
@@ -16,13 +15,13 @@ from .socktext import Ss, listed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Optional, Tuple
+    from typing import Dict, List, Optional, Tuple
 
     from .files import Call, Tree
 
 WAYS = ["sock_diag", "ss", "proc"]
-RETRY_SECONDS = 600.0
-"""How long the kernel is not asked again after it refused."""
+RETRY_SECONDS = {"sock_diag": 600.0, "ss": 60.0}
+"""How long a way is not tried again: the kernel after it refused, ``ss`` after it failed."""
 SHARE = 0.01
 """Of a core: looks that cost more are made less often."""
 MAX_SECONDS = 60.0
@@ -31,7 +30,6 @@ _REFUSED = frozenset((
     errno.EPERM, errno.EACCES, errno.ENOENT, errno.EINVAL, errno.ENOSYS, errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT,
     errno.EOPNOTSUPP, errno.ESOCKTNOSUPPORT,
 ))  # fmt: skip
-_cpu: "Callable[[], float]" = getattr(time, "thread_time", time.monotonic)
 
 
 class Sockets(object):
@@ -61,7 +59,7 @@ class Sockets(object):
         Raises:
             OSError, ValueError: the kernel did not answer this time, or not in whole messages.
         """
-        began, cpu = time.monotonic(), _cpu()
+        cpu = _cpu()
         for way in self._ways:
             if now < self._refused.get(way, now):
                 continue
@@ -74,14 +72,13 @@ class Sockets(object):
                 self._why[way] = reason(error) if way == "sock_diag" else error.strerror or reason(error)
                 # The last way of all is tried each time.
                 if way != self._ways[-1]:
-                    self._refused[way] = now + RETRY_SECONDS
+                    self._refused[way] = now + RETRY_SECONDS[way]
                 continue
             self._peers.end()
-            # What a program costs is not in our own time.
-            self._cost(time.monotonic() - began if way == "ss" else _cpu() - cpu)
+            self._cost(_cpu() - cpu + (self._ss.seconds if way == "ss" else 0.0))
             return Reading({"peer": self._peers.table()}, facts={"sockets": self._words(way)})
         if self._tree.root:
-            return Reading({}, "off", "another root is read")
+            return Reading({}, "off")
         return Reading({}, "error", "; ".join("{}: {}".format(way, self._why[way]) for way in self._ways)[:200])
 
     def close(self) -> None:
@@ -110,7 +107,8 @@ class Sockets(object):
 
     def _words(self, way: str) -> str:
         """Return how sockets are read and what is not in the figures."""
-        tried = ["{}: {}".format(one, self._why[one]) for one in self._ways[: self._ways.index(way)] if one in self._why]
+        before = self._ways[: self._ways.index(way)]
+        tried = ["{}: {}".format(one, self._why[one]) for one in before if one in self._why]
         words = {"proc": "/proc/net/tcp"}.get(way, way) + (" ({})".format("; ".join(tried)) if tried else "")
         if not self._peers.counted:
             return words + "; bytes unknown"
@@ -128,3 +126,8 @@ class Sockets(object):
         """Have looks made as seldom as keeps them below :data:`SHARE`; one dear look is no reason yet."""
         self._costs = (self._costs + [seconds])[-3:]
         self.least_seconds = min(MAX_SECONDS, min(self._costs) / SHARE)
+
+
+def _cpu() -> float:
+    """Return the CPU seconds of this thread."""
+    return time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)

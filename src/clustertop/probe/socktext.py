@@ -17,7 +17,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterator, List, Optional, Tuple
+    from typing import Any, Iterator, List, Tuple
 
     from .files import Call, Tree
     from .sockdiag import Rows
@@ -44,6 +44,8 @@ class Ss(object):
         self._places = places
         self._left: "Any" = None
         self._counted = False
+        self.seconds = 0.0
+        """CPU time of the last ``ss``."""
 
     def rows(self) -> "Iterator[Rows]":
         """Yield the sockets of both families, a part of them at a time.
@@ -51,7 +53,8 @@ class Ss(object):
         Raises:
             OSError: there is no ``ss``, it fails, or it does not end in time.
         """
-        import subprocess  # only where it is needed: it is not small
+        import resource  # only where they are needed: they are not small
+        import subprocess
 
         if self._left is not None and self._left.poll() is None:
             raise OSError(errno.EBUSY, "an earlier ss has not come back")
@@ -60,7 +63,8 @@ class Ss(object):
         if not path:
             raise OSError(errno.ENOENT, "no ss")
         self._call.what = path
-        process = subprocess.Popen(
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        process: "Any" = subprocess.Popen(
             [path, "-tine"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             env={"LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, close_fds=True, bufsize=0,
         )  # fmt: skip
@@ -80,6 +84,8 @@ class Ss(object):
             except subprocess.TimeoutExpired:
                 self._left = process
                 status = 0
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            self.seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         if status:
             raise OSError(errno.EIO, "ss ended with {}".format(status))
 
@@ -142,14 +148,17 @@ def parsed(text: str, counted: bool = False) -> "Any":
     counts = {name: int(digits) for name, digits in _COUNTED.findall(more)}
     cookie = _COOKIE.search(more)
     number = int(cookie.group(1), 16) if cookie else 0
+    ends = (words[3] + words[4]).encode("ascii", "replace")
     known = bool(cookie and (counts or (counted and rtt)))
-    sent, got = counts.get("acked", 0), counts.get("received", 0)
     return (
-        b"", local, peer,
-        struct.pack("=II", number & 0xFFFFFFFF, number >> 32) if cookie else (words[3] + words[4]).encode("ascii", "replace"),
-        b"", int(float(rtt.group(1)) * 1000) if rtt else 0, int(float(rtt.group(2)) * 1000) if rtt else 0,
-        _COUNTS.pack(min(sent, (1 << 64) - 1), min(got, (1 << 64) - 1)) if known else b"",
+        b"", local, peer, struct.pack("=II", number & 0xFFFFFFFF, number >> 32) if cookie else ends, b"",
+        _microseconds(rtt, 1), _microseconds(rtt, 2),
+        _COUNTS.pack(counts.get("acked", 0), counts.get("received", 0)) if known else b"",
     )  # fmt: skip
+
+
+def _microseconds(found: "Any", group: int) -> int:
+    return int(round(float(found.group(group)) * 1000)) if found else 0
 
 
 def _address(text: str) -> bytes:

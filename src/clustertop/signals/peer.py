@@ -22,18 +22,21 @@ _INFO = "tcp_info, linux/tcp.h"
 
 TABLE = table("peer", "sockets", "TCP peers", (
     Metric("transmit_bytes_total", "B", "bytes that the peer has acknowledged, of all TCP sockets to it", "tx_bytes",
-           "counter", hi=_MOST_BYTES, cls="traffic", rate="transmit_bytes_per_second", source=f"{_INFO}: tcpi_bytes_acked", label="tx"),
+           "counter", hi=_MOST_BYTES, cls="traffic", rate="transmit_bytes_per_second",
+           source=f"{_INFO}: tcpi_bytes_acked", label="tx"),
     Metric("receive_bytes_total", "B", "bytes received from the peer, of all TCP sockets to it", "rx_bytes", "counter",
-           hi=_MOST_BYTES, cls="traffic", rate="receive_bytes_per_second", source=f"{_INFO}: tcpi_bytes_received", label="rx"),
-    Metric("sockets", "", "TCP sockets to the peer that are open", "sockets", hi=_MOST_SOCKETS, source="sock_diag(7)", label="sockets"),
-    Metric("rtt_seconds", "s", "round trip time, median of the sockets that moved bytes last", "rtt_us", hi=_MOST_SECONDS, scale=1e-6,
-           source=f"{_INFO}: tcpi_rtt", label="rtt"),
+           hi=_MOST_BYTES, cls="traffic", rate="receive_bytes_per_second",
+           source=f"{_INFO}: tcpi_bytes_received", label="rx"),
+    Metric("sockets", "", "TCP sockets to the peer that are open", "sockets", hi=_MOST_SOCKETS, source="sock_diag(7)",
+           label="sockets"),
+    Metric("rtt_seconds", "s", "round trip time, median of the sockets that moved bytes last", "rtt_us",
+           hi=_MOST_SECONDS, scale=1e-6, source=f"{_INFO}: tcpi_rtt", label="rtt"),
     Metric("rtt_variation_seconds", "s", "jitter: mean deviation of the round trip time, median of the same sockets",
            "rttvar_us", hi=_MOST_SECONDS, scale=1e-6, source=f"{_INFO}: tcpi_rttvar", label="jitter"),
-    Metric("rtt_max_seconds", "s", "round trip time, longest of the same sockets", "rtt_max_us", hi=_MOST_SECONDS, scale=1e-6,
-           source=f"{_INFO}: tcpi_rtt", label="rtt max"),
-    Metric("rtt_variation_max_seconds", "s", "jitter, largest of the same sockets", "rttvar_max_us", hi=_MOST_SECONDS, scale=1e-6,
-           source=f"{_INFO}: tcpi_rttvar", label="jitter max"),
+    Metric("rtt_max_seconds", "s", "round trip time, longest of the same sockets", "rtt_max_us", hi=_MOST_SECONDS,
+           scale=1e-6, source=f"{_INFO}: tcpi_rtt", label="rtt max"),
+    Metric("rtt_variation_max_seconds", "s", "jitter, largest of the same sockets", "rttvar_max_us", hi=_MOST_SECONDS,
+           scale=1e-6, source=f"{_INFO}: tcpi_rttvar", label="jitter max"),
 ))
 
 

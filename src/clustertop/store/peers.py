@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import itertools
+import operator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -66,6 +68,11 @@ class Addresses:
         self._owners: dict[str, dict[int, int]] = {}
         """Address to node to how many of its interfaces have it."""
         self._node: dict[str, int] = {}
+        self._moves = self._placed = 0
+        """How often addresses have moved, and with which of these the peers were placed."""
+        self._keys: list[str] = []
+        self._places: list[str] = []
+        """Of each row of the peer table: its key, and the address in its one spelling."""
         self._found: NDArray[np.intp] = np.empty(0, np.intp)
 
     def node(self, address: str) -> int:
@@ -75,13 +82,28 @@ class Addresses:
 
     def of_peers(self) -> NDArray[np.intp]:
         """[rows of the peer table]: the number of the peer's node, ``UNPLACED`` where that is not known."""
-        listed = (self._links.listed, self._peers.listed)
-        if listed != self._listed:
-            self._take()
-            find = self._node.get
-            found = np.fromiter((find(_place(key), UNPLACED) for key in self._peers.keys), np.intp, self._peers.rows)
-            self._found = np.maximum(found, UNPLACED)
-            self._listed = listed
+        peers, listed = self._peers, (self._links.listed, self._peers.listed)
+        if listed == self._listed:
+            return self._found
+        self._listed = listed
+        self._take()
+        before = len(self._keys)
+        # Keys are never made anew for a row that stays: those that are other objects are other keys.
+        other = np.fromiter(map(operator.is_not, peers.keys, self._keys), np.bool_, before)
+        changed = np.flatnonzero(other).tolist() + list(range(before, peers.rows))
+        self._places += [""] * (peers.rows - before)
+        for row in changed:
+            self._places[row] = _place(peers.keys[row])
+        self._keys = list(peers.keys)
+        find, places = self._node.get, self._places
+        if self._moves != self._placed:
+            self._placed = self._moves
+            found = np.fromiter(map(find, places, itertools.repeat(UNPLACED)), np.intp, len(places))
+        else:
+            # Few come at a time; what was given out before stays as it was.
+            found = np.concatenate([self._found, np.full(peers.rows - before, UNPLACED, np.intp)])
+            found[changed] = [find(places[row], UNPLACED) for row in changed]
+        self._found = np.maximum(found, UNPLACED)
         return self._found
 
     def _take(self) -> None:
@@ -107,6 +129,7 @@ class Addresses:
         before, self._of_row[row] = self._of_row[row], addresses
         if before == addresses:
             return
+        self._moves += 1
         for address in addresses:
             owners = self._owners.setdefault(address, {})
             owners[node] = owners.get(node, 0) + 1

@@ -162,7 +162,7 @@ class Store:
         self._reload = np.full(len(self.owners), -np.inf)
         self._ticked = float("-inf")
         self.nodes = self.owners.nodes
-        self.tables = {spec.name: Table(spec, LABELS[spec.name]) for spec in SPECS}
+        self.tables = {spec.name: Table(spec, LABELS[spec.name], reuse=spec.name == "peer") for spec in SPECS}
         for name, columns in (growth or {}).items():
             table = self.tables[name]
             table.show_growth = tuple(column for column in columns if column in table.counter_names)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 DEFAULT_NODES = 64
 DEFAULT_SEED = 7
-INTERVALS = {"gpu": 2.0, "pcie": 10.0, "rdma": 2.0, "host": 2.0, "screen": 60.0}
+INTERVALS = {"gpu": 2.0, "pcie": 10.0, "rdma": 2.0, "host": 2.0, "net": 10.0, "sockets": 2.0, "screen": 60.0}
 """Seconds, for what the console leaves open."""
 
 
@@ -39,9 +39,11 @@ class Cluster:
         self.power = Power(self.wiring, self.simulator, seed)
         self.traffic = Traffic(self.plan, self.wiring, self.simulator, self.faults)
         self.switches = Switches(self.plan, self.traffic, self.simulator, seed, self.faults)
+        self.simulator.bent = self.traffic.bent
         self.simulator.followers += [self.power.move, self.traffic.move, self.switches.move]
         self.nodes = [
-            Node(number, build(node, seed), self.simulator, [one for one in self.faults if one.node == number])
+            Node(number, build(node, seed, number), self.simulator,
+                 [one for one in self.faults if one.node == number], self.traffic)
             for number, node in enumerate(self.plan.nodes)
         ]
 

@@ -380,7 +380,7 @@ class Traffic:
         self.picture = TrafficPicture(
             now, self._sentences(leaves, read), self._racks, np.where(seen, whole[:racks, :racks], np.nan), unplaced,
             nodes, told, *self._listed, self._meters(leaves, read), leaves, dict(self._rows.of),
-            self._latency.worst_peer)
+            self._latency.worst_peer, self._peer)
 
     def _talkers(self, amount: Floats) -> tuple[Talker, ...]:
         worth = np.where(self._crosses_rack == 1, amount, 0.0)

@@ -9,6 +9,7 @@ import numpy as np
 from clustertop.hosts import fold
 from clustertop.model import Severity
 from clustertop.quantity import quantity
+from clustertop.store.shares import NARROWER
 from clustertop.store.view import STALE
 from clustertop.tui.cells import explained, pairs, severity, title, value, wrap
 from clustertop.tui.picture import OK, RANK, SILENT, UNKNOWN
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from clustertop.tui.picture import Picture
     from clustertop.tui.widgets.lines import Line, Span
 
-UNJUDGED = 8
-"""Beside the states of a node: the share is known, and no rule is about it here."""
+UNJUDGED, ELSEWHERE = 8, 9
+"""Beside the states of a node: the share is known but may not be judged; it is judged by a narrower scope."""
 WARN_SHARE = 0.3
 """The field report's limit; the rule in force may have another, and its alert says which."""
 WARN_LOAD, CRIT_LOAD = 0.8, 0.95
@@ -50,7 +51,8 @@ def scope_rows(picture: Picture) -> list[int]:
 
     def worth(row: int) -> tuple[bool, float, float, str]:
         state = int(states[row])
-        rank = -0.5 if state == UNJUDGED else float(RANK[state])
+        rank = {UNJUDGED: 0.5, ELSEWHERE: -0.5}.get(state) if state > len(RANK) - 1 else float(RANK[state])
+        assert rank is not None
         return table.keys[row] != "fleet", -rank, -float(share[row]), table.keys[row]
 
     return sorted(rows, key=worth)
@@ -66,7 +68,7 @@ def leaf_rows(picture: Picture) -> list[int]:
 
 
 def scope_states(picture: Picture) -> NDArray[np.int8]:
-    """[rows of table ``traffic``] severity; UNJUDGED where a share is known but judged elsewhere, else UNKNOWN."""
+    """[rows of table ``traffic``] severity; where nothing is judged UNJUDGED, ELSEWHERE or UNKNOWN."""
     table = picture.view["traffic"]
     out = picture.severity("traffic").astype(np.int8)
     calm = out == OK
@@ -74,13 +76,18 @@ def scope_states(picture: Picture) -> NDArray[np.int8]:
     judged = ~np.isnan(np.where(leaf, table.col("uplink_load_ratio"), table.col("judged_ratio")))
     share = ~np.isnan(table.col("share_ratio"))
     out[calm & ~judged] = np.where(share, UNJUDGED, UNKNOWN)[calm & ~judged]
+    for row in np.flatnonzero(out == UNJUDGED).tolist():
+        if table.reason("judged_ratio", row) == NARROWER:
+            out[row] = ELSEWHERE
     out[calm & (table.level == STALE)] = SILENT
     return out
 
 
 def state_words(glyphs: Glyphs, state: int) -> Span:
     """Glyph and word of a scope's state."""
-    return ("- -", "muted") if state == UNJUDGED else severity(glyphs, state)
+    if state == ELSEWHERE:
+        return ("  by job", "muted")
+    return (f"{glyphs.unknown} unjudged", "unknown") if state == UNJUDGED else severity(glyphs, state)
 
 
 def name_of(table: TableView, row: int) -> str:
@@ -127,6 +134,12 @@ def small(seconds: float | None) -> str:
     return f"{seconds * 1e3:.1f} ms" if seconds < 0.0995 else quantity(seconds, "s")
 
 
+def part(table: TableView, name: str, row: int) -> Span:
+    """A part of a whole; what is less than a thousandth, but not nothing, says so."""
+    ratio = table.value(name, row)
+    return ("<0.1 %", "text") if ratio is not None and 0 < ratio < 5e-4 else value(table, name, row)
+
+
 def trip(table: TableView, name: str, row: int) -> Span:
     """A round trip or its jitter."""
     seconds = table.value(name, row)
@@ -136,8 +149,10 @@ def trip(table: TableView, name: str, row: int) -> Span:
 
 
 def trend(picture: Picture, row: int, width: int, glyphs: Glyphs) -> str:
-    """The share over the last minutes, from nothing to all."""
-    return glyphs.spark(picture.view.history.series("traffic", "share_ratio", row).tolist(), width, 0.0, 1.0)
+    """The share over the last minutes, from nothing to the limit and a little more, or to its own most."""
+    values = picture.view.history.series("traffic", "share_ratio", row).tolist()
+    most = max((one for one in values if one == one), default=0.0)
+    return glyphs.spark(values, width, 0.0, max(most, 1.33 * WARN_SHARE))
 
 
 def bar(glyphs: Glyphs, ratio: float | None, width: int) -> str:
@@ -190,7 +205,7 @@ def head_lines(picture: Picture, wide: int) -> list[Line]:
         if moved is not None and wide >= 100:
             out.append((f"   {quantity(moved, 'B/s')} by TCP", "text"))
         if lost is not None and wide >= 100:
-            out.append((f", {quantity(lost, 'ratio')} unplaced", "text" if lost < 0.1 else "warning"))
+            out.append((f", {part(picture.view['traffic'], 'unplaced_ratio', loose)[0]} unplaced", "text" if lost < 0.1 else "warning"))
     lines: list[Line] = [tuple(out)]
     shown = traffic.sentences[1:] if not traffic.racks else traffic.sentences  # the first stands where the matrix would
     for sentence in shown:
@@ -213,7 +228,7 @@ def scope_lines(picture: Picture, row: int, glyphs: Glyphs, wide: int) -> list[L
     judged = explained(table, "judged_ratio", row)
     out += pairs([
         ("judged", judged), ("meters differ by", explained(table, "disagreement_ratio", row)),
-        ("bytes", explained(table, "bytes_per_second", row)), ("unplaced", explained(table, "unplaced_ratio", row)),
+        ("bytes", explained(table, "bytes_per_second", row)), ("unplaced", part(table, "unplaced_ratio", row)),
         ("rtt within racks", trip(table, "rtt_within_seconds", row)),
         ("across", trip(table, "rtt_across_seconds", row)),
         ("jitter within", trip(table, "jitter_within_seconds", row)),
@@ -330,17 +345,18 @@ def leaf_lines(picture: Picture, row: int, glyphs: Glyphs, wide: int) -> list[Li
     if leaf.why:
         out.append(((f"   ? {leaf.why}", "unknown"),))
     out += pairs([
-        ("through spine", explained(table, "share_ratio", row)),
-        ("from its hosts", explained(table, "host_in_bytes_per_second", row)),
-        ("to the spines", explained(table, "uplink_out_bytes_per_second", row)),
-        ("imbalance", explained(table, "uplink_imbalance_ratio", row)),
-        ("discards", explained(table, "uplink_discards_per_second", row)),
-        ("pause", explained(table, "uplink_pause_frames_per_second", row)),
+        ("through spine", value(table, "share_ratio", row)),
+        ("from its hosts", value(table, "host_in_bytes_per_second", row)),
+        ("to the spines", value(table, "uplink_out_bytes_per_second", row)),
+        ("uneven", value(table, "uplink_imbalance_ratio", row)),
+        ("drops", value(table, "uplink_discards_per_second", row)),
+        ("pause frames", value(table, "uplink_pause_frames_per_second", row)),
     ], wide)
     if leaf.down:
         out.append(((f"   down: {', '.join(leaf.down)}", "critical"),))
     if leaf.unknown_ports:
-        out.append(((f"   ports in a role that nobody knows: {fold(leaf.unknown_ports)}", "warning"),))
+        words = f"no rate, or a role that nobody knows: {fold(leaf.unknown_ports)}"
+        out += [((f"   {line}", "warning"),) for line in wrap(words, max(wide - 4, 20))]
     out += [_uplink(one, glyphs, wide) for one in leaf.uplinks]
     if nodes:
         out += [((f"   {line}", "muted"),) for line in wrap("nodes " + fold(nodes), max(wide - 4, 20))]

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from clustertop.tui.widgets.heatmap import HeatMap
     from clustertop.tui.widgets.lines import Look, Span
 
-SIDE, TALL = 118, 24
-"""From so many cells the matrix and the leaves stand side by side; from so many lines the detail stands below them."""
+SIDE, TALL, LEAST = 118, 24, 4
+"""From so many cells the matrix and the leaves stand side by side; from so many lines the detail always stands below
+them, and on a smaller screen where so many are left."""
 SCOPES, MATRIX, LEAVES, DETAIL = range(4)
 NO_LEAF = "no leaf: name the leaf switches under [switches.NAME], or a fabric query under [fabric]"
 
@@ -42,8 +43,6 @@ class TrafficPane(Pane):
 
     def __init__(self, look: Look, *, id: str = "traffic") -> None:  # noqa: A002
         super().__init__(look, id=id)
-        glyphs = look.glyphs
-
         def share(name: str, head: str, rank: int, mark: str = "") -> Column[Picture]:
             def cell(picture: Picture, row: int) -> Span:
                 text, style = value(picture.view["traffic"], name, row)
@@ -55,8 +54,7 @@ class TrafficPane(Pane):
             return Column(head, 8, lambda p, r: traffic.trip(p.view["traffic"], name, r), _order(name), rank=rank)
 
         scopes: tuple[Column[Picture], ...] = (
-            Column("state", 9, lambda p, r: traffic.state_words(look.glyphs, int(traffic.scope_states(p)[r])),
-                   lambda p: traffic.scope_states(p).astype(float), "<"),
+            Column("state", 11, lambda p, r: self._state(p, r), lambda p: traffic.scope_states(p).astype(float), "<"),
             Column("scope", 12, lambda p, r: (traffic.name_of(p.view["traffic"], r), "title"),
                    lambda p: p.view["traffic"].keys, "<", down=False),
             Column("share", 8, lambda p, r: traffic.share_words(p.view["traffic"], r), _order("share_ratio")),
@@ -64,7 +62,8 @@ class TrafficPane(Pane):
             Column("read", 7, lambda p, r: traffic.read_words(p.view["traffic"], r), _order("coverage_ratio")),
             Column("bytes", 9, lambda p, r: value(p.view["traffic"], "bytes_per_second", r),
                    _order("bytes_per_second"), rank=2),
-            share("unplaced_ratio", "unplaced", 3),
+            Column("unplaced", 9, lambda p, r: traffic.part(p.view["traffic"], "unplaced_ratio", r),
+                   _order("unplaced_ratio"), rank=3),
             share("socket_cross_rack_ratio", "rack tcp", 4),
             share("socket_spine_ratio", "spine tcp", 6),
             share("uplink_spine_ratio", "spine up", 5),
@@ -80,8 +79,7 @@ class TrafficPane(Pane):
                    grow=True, want=26),
         )
         leaves: tuple[Column[Picture], ...] = (
-            Column("state", 9, lambda p, r: traffic.state_words(look.glyphs, int(traffic.scope_states(p)[r])),
-                   lambda p: traffic.scope_states(p).astype(float), "<"),
+            Column("state", 10, lambda p, r: self._state(p, r), lambda p: traffic.scope_states(p).astype(float), "<"),
             Column("leaf", 10, lambda p, r: (traffic.name_of(p.view["traffic"], r), "title"),
                    lambda p: p.view["traffic"].keys, "<", down=False),
             Column("spine", 6, lambda p, r: traffic.share_words(p.view["traffic"], r), _order("share_ratio"), rank=1),
@@ -111,7 +109,7 @@ class TrafficPane(Pane):
         self.leaves: Table[Picture] = Table(look, leaves, identity=identity, id="traffic-leaves")
         self.lower = Document(look, id="traffic-detail")
         self.all = True
-        self.glyphs = glyphs
+        self._states: tuple[Picture, NDArray[np.int8]] | None = None
         self.middle = MATRIX
         """Of what does not stand side by side: which one is shown."""
         self.subject = SCOPES
@@ -163,20 +161,31 @@ class TrafficPane(Pane):
         self.query_one("#traffic-middle").display = not (little and middle == DETAIL)
         self.matrix.display = side or middle == MATRIX
         self.leaves.display = side or middle == LEAVES
-        self.lower.display = not little or middle == DETAIL
         above = min(scopes + 1, max(tall // 2 if little else tall // 3, 4))
         self.scopes.styles.height = above
-        if little:
-            self.lower.styles.height = tall - above
-            self.query_one("#traffic-middle").styles.height = tall - above
-            return
+        if side:
+            wide = max(min(self.matrix.need, self.size.width * 3 // 5), 50)
+            self.matrix.styles.width = wide
+        else:
+            self.matrix.styles.width = "1fr"
         racks = self.matrix.HEAD + self.matrix.count()
         need = max(racks if self.matrix.display else 0, self.leaves.count() + 1 if self.leaves.display else 0)
-        between = min(max(need, 4), (tall - above) * 3 // 5)
+        between = min(max(need, 4), tall - above if little else (tall - above) * 3 // 5)
+        if little and middle == DETAIL:
+            between = 0
+        elif little and tall - above - between < LEAST:
+            between = tall - above
+        rest = tall - above - between
         self.query_one("#traffic-middle").styles.height = between
-        self.lower.styles.height = tall - above - between
+        self.lower.display = rest > 0
+        self.lower.styles.height = max(rest, 1)
 
     # -- cells ---------------------------------------------------------------------------------------------------
+
+    def _state(self, picture: Picture, row: int) -> Span:
+        if self._states is None or self._states[0] is not picture:
+            self._states = picture, traffic.scope_states(picture)
+        return traffic.state_words(self.look.glyphs, int(self._states[1][row]))
 
     def _bar(self, picture: Picture, row: int) -> Span:
         load = picture.view["traffic"].value("uplink_load_ratio", row)

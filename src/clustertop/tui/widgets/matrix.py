@@ -115,6 +115,11 @@ class RackMatrix(LineView):
         return 1 if self.dense else _CELL
 
     @property
+    def need(self) -> int:
+        """Characters that all of it would take with numbers."""
+        return self._name_cells + 1 + _CELL * (len(self._names) + 1)
+
+    @property
     def across(self) -> int:
         """Columns of racks that are on the screen."""
         return max(min((self.wide - self._name_cells - 1 - _CELL) // self.cell, len(self._names)), 1)
@@ -154,11 +159,10 @@ class RackMatrix(LineView):
         return tuple(out)
 
     def _legend(self, last: int) -> Line:
-        scale = f"each digit is half of the next, 9 = {quantity(self._most, 'B/s')}" if self.dense else "B/s"
+        scale = f"9 = {quantity(self._most, 'B/s')}, 8 half of it, ..." if self.dense else "B/s"
         part = "" if self.left == 0 and last == len(self._names) else (
-            f"  racks {self.left + 1} to {last} of {len(self._names)}")
-        return ((" rows send to columns  ", "title"),
-                (f"{scale}; ? not read, . nothing, {_UNPLACED}: in no rack{part}", "muted"))
+            f"  {self.left + 1}-{last} of {len(self._names)} racks")
+        return ((" row to column  ", "title"), (f"{scale}  ? unread  . nothing{part}", "muted"))
 
     def build(self, y: int) -> Line:
         """The row of one rack: its name, the cells on the screen, what it exchanges with what is in no rack."""

@@ -181,7 +181,7 @@ class Node:
                           int(1.2 * rtt), int(1.3 * jitter)])
         rows.append((fixed.STORAGE_ADDRESS, dict(since)))
         table.append([int(9.1e4 * now), int(4.2e4 * now), 2, 410, 24, 460, 31])
-        return Table(rows, list(PEER_COLUMNS), [cells[column] for column in range(len(PEER_COLUMNS)) for cells in table])
+        return Table(rows, list(PEER_COLUMNS), [cell for column in zip(*table, strict=True) for cell in column])
 
     def _gpu(self) -> Table:
         cells: list[Cell] = self._simulator.blocks()[0][self.number].ravel().tolist()

@@ -186,9 +186,9 @@ class Traffic:
             return None
         source, target, rate = self.edges()
         count = len(self._plan.nodes)
-        out, into = np.bincount(source, rate, count), np.bincount(target, rate, count)
+        out, into = (np.bincount(ends, rate, count).astype(np.float64) for ends in (source, target))
         alone = self.successors() < 0
-        flow = np.where(alone, self._simulator.flow, 0.0)
+        flow: Floats = np.where(alone, self._simulator.flow, 0.0)
         return out + flow, into + flow
 
     def matrix(self) -> Floats:

@@ -78,7 +78,8 @@ class ConsoleApp(Handling):
     #empty { height: 1fr; }
     #filter { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
     #filter:focus { border: none; }
-    #legend, #alerts-head, #pcie-head, #rdma-head, #power-head, #traffic-head, #outliers-head { background: $background; }
+    #legend, #alerts-head, #pcie-head, #rdma-head, #power-head, #outliers-head { background: $background; }
+    #traffic-head { background: $background; }
     #fleet-line { background: $panel; }
     #fleet-worst { background: $background; }
     Palette #--input, Palette #--input.--list-visible, Palette CommandList { border: blank; }

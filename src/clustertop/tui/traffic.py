@@ -13,6 +13,7 @@ from clustertop.store.shares import NARROWER
 from clustertop.store.view import STALE
 from clustertop.tui.cells import explained, pairs, severity, title, value, wrap
 from clustertop.tui.picture import OK, RANK, SILENT, UNKNOWN
+from clustertop.tui.widgets.matrix import natural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
     from clustertop.tui.picture import Picture
     from clustertop.tui.widgets.lines import Line, Span
 
-UNJUDGED, ELSEWHERE = 8, 9
-"""Beside the states of a node: the share is known but may not be judged; it is judged by a narrower scope."""
+UNJUDGED, ELSEWHERE, ALONE = 8, 9, 10
+"""Beside the states of a node: the share is known but may not be judged; it is judged by a narrower scope; it is one
+node, which has nobody to send to in another rack."""
+_STANDS = {UNJUDGED: 1.5, ELSEWHERE: -1.0, ALONE: -2.0}
 WARN_SHARE = 0.3
 """The field report's limit; the rule in force may have another, and its alert says which."""
 WARN_LOAD, CRIT_LOAD = 0.8, 0.95
@@ -49,11 +52,10 @@ def scope_rows(picture: Picture) -> list[int]:
             if not key.startswith("leaf/") and row < len(table) and table.present[row]]
     share = np.nan_to_num(table.col("share_ratio"))
 
-    def worth(row: int) -> tuple[bool, float, float, str]:
+    def worth(row: int) -> tuple[bool, float, float, tuple[tuple[int, int, str], ...]]:
         state = int(states[row])
-        rank = {UNJUDGED: 0.5, ELSEWHERE: -0.5}.get(state) if state > len(RANK) - 1 else float(RANK[state])
-        assert rank is not None
-        return table.keys[row] != "fleet", -rank, -float(share[row]), table.keys[row]
+        rank = _STANDS[state] if state in _STANDS else float(RANK[state])
+        return table.keys[row] != "fleet", -rank, -float(share[row]), natural(table.keys[row])
 
     return sorted(rows, key=worth)
 
@@ -64,7 +66,8 @@ def leaf_rows(picture: Picture) -> list[int]:
     rows = [row for key, row in picture.view.traffic.rows.items()
             if key.startswith("leaf/") and row < len(table) and table.present[row]]
     load = table.col("uplink_load_ratio")
-    return sorted(rows, key=lambda row: (-int(found[row]), -float(np.nan_to_num(load[row], nan=-1.0)), table.keys[row]))
+    return sorted(rows, key=lambda row: (
+        -int(found[row]), -float(np.nan_to_num(load[row], nan=-1.0)), natural(table.keys[row])))
 
 
 def scope_states(picture: Picture) -> NDArray[np.int8]:
@@ -79,14 +82,17 @@ def scope_states(picture: Picture) -> NDArray[np.int8]:
     for row in np.flatnonzero(out == UNJUDGED).tolist():
         if table.reason("judged_ratio", row) == NARROWER:
             out[row] = ELSEWHERE
+    for row in np.flatnonzero(out == UNKNOWN).tolist():
+        if table.attrs[row].get("kind") == "job" and table.attrs[row].get("nodes") == 1:
+            out[row] = ALONE
     out[calm & (table.level == STALE)] = SILENT
     return out
 
 
 def state_words(glyphs: Glyphs, state: int) -> Span:
     """Glyph and word of a scope's state."""
-    if state == ELSEWHERE:
-        return ("  by job", "muted")
+    if state in {ELSEWHERE, ALONE}:
+        return ("  by job" if state == ELSEWHERE else "  one node", "muted")
     return (f"{glyphs.unknown} unjudged", "unknown") if state == UNJUDGED else severity(glyphs, state)
 
 
@@ -196,7 +202,7 @@ def head_lines(picture: Picture, wide: int) -> list[Line]:
     for one in traffic.meters:
         known = bool(one.read)
         text = f"{one.read}/{one.of}" if one.of else "-"
-        out += [(f"   {one.name} ", "muted"),
+        out += [(f"  {one.name} ", "muted"),
                 (text, "text" if known and one.read == one.of else "warning" if known else "unknown")]
     loose = picture.view["traffic"].row_of(len(picture.view.owners) - 1, "fleet")
     if loose is not None and read:
@@ -205,7 +211,8 @@ def head_lines(picture: Picture, wide: int) -> list[Line]:
         if moved is not None and wide >= 100:
             out.append((f"   {quantity(moved, 'B/s')} by TCP", "text"))
         if lost is not None and wide >= 100:
-            out.append((f", {part(picture.view['traffic'], 'unplaced_ratio', loose)[0]} unplaced", "text" if lost < 0.1 else "warning"))
+            words = part(picture.view["traffic"], "unplaced_ratio", loose)[0]
+            out.append((f", {words} unplaced", "text" if lost < 0.1 else "warning"))
     lines: list[Line] = [tuple(out)]
     shown = traffic.sentences[1:] if not traffic.racks else traffic.sentences  # the first stands where the matrix would
     for sentence in shown:
@@ -220,11 +227,11 @@ def scope_lines(picture: Picture, row: int, glyphs: Glyphs, wide: int) -> list[L
     """Everything about the fleet, a job or a group: each meter's figure, talkers, order of ranks."""
     table = picture.view["traffic"]
     attrs = table.attrs[row]
-    words = state_words(glyphs, int(scope_states(picture)[row]))
-    out: list[Line] = [((f" {name_of(table, row)}  ", "title"), words, ("  ", "text"), share_words(table, row),
+    state = state_words(glyphs, int(scope_states(picture)[row]))
+    out: list[Line] = [((f" {name_of(table, row)}  ", "title"), (state[0].strip(), state[1]), ("  ", "text"), share_words(table, row),
                         ("  ", "text"), meter_words(table, row),
                         (f"  {read_words(table, row)[0]} nodes' sockets read", "muted"))]
-    out += pairs([(words, explained(table, name, row)) for name, words in _SHARES], wide)
+    out += pairs([(label, explained(table, name, row)) for name, label in _SHARES], wide)
     judged = explained(table, "judged_ratio", row)
     out += pairs([
         ("judged", judged), ("meters differ by", explained(table, "disagreement_ratio", row)),
@@ -241,7 +248,8 @@ def scope_lines(picture: Picture, row: int, glyphs: Glyphs, wide: int) -> list[L
         out += [((f"   {line}", "info"),) for line in wrap(note, max(wide - 4, 20))]
     better = _list(attrs.get("better_order"))
     if better:
-        out.append(((f"   a better order of its ranks (now by {attrs.get('order_by')}): {attrs.get('better')}", "info"),))
+        words = f"a better order of its ranks (now by {attrs.get('order_by')}): {attrs.get('better')}"
+        out.append(((f"   {words}", "info"),))
         out += [((f"     {line}", "text"),) for line in wrap(" ".join(better), max(wide - 6, 20))]
     elif table.value("predicted_cross_rack_ratio", row) is not None:
         out.append(((f"   order of ranks by {attrs.get('order_by')}: none crosses less", "muted"),))
@@ -308,14 +316,14 @@ def meter_lines(picture: Picture, glyphs: Glyphs, wide: int) -> list[Line]:
     return out
 
 
-def cell_lines(picture: Picture, row: int, column: int, glyphs: Glyphs, wide: int) -> list[Line]:
-    """One cell of the matrix: both directions, how much of each rack is read, who talks."""
+def cell_lines(picture: Picture, row: int | None, column: int | None, glyphs: Glyphs, wide: int) -> list[Line]:
+    """One cell of the matrix: both directions, how much of each rack is read, who talks. *column* None: in no rack."""
     traffic = picture.view.traffic
-    if row >= len(traffic.racks):
+    if row is None or row >= len(traffic.racks):
         return []
     here = traffic.racks[row]
     read = f"{int(traffic.rack_read[row])}/{int(traffic.rack_nodes[row])} nodes of {here} read"
-    if column >= len(traffic.racks):
+    if column is None:
         return [((f" {here} and what is in no rack  ", "title"), _rate(traffic.unplaced[row]),
                  (f"  both ways, {read}", "muted")), *stranger_lines(picture, glyphs, wide)]
     there = traffic.racks[column]
@@ -425,8 +433,8 @@ def _peer_lines(picture: Picture, node: int, glyphs: Glyphs) -> list[Line]:
         return [] if group is None else [(("   no TCP peer is told of", "muted"),)]
     sent, got = table.col("transmit_bytes_per_second"), table.col("receive_bytes_per_second")
     rows.sort(key=lambda row: -float(np.nansum((sent[row], got[row]))))
-    out: list[Line] = [((f"   {'peer':<18}{'rack':<10}{'sent':>11}{'received':>11}{'rtt':>9}{'jitter':>9}{'sockets':>9}",
-                         "head"),)]
+    head = f"   {'peer':<18}{'rack':<10}{'sent':>11}{'received':>11}{'rtt':>9}{'jitter':>9}{'sockets':>9}"
+    out: list[Line] = [((head, "head"),)]
     mine = picture.view.nodes[node].rack
     for row in rows[:MOST_PEERS]:
         other = peer_place(picture, row)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
 from textual.containers import Horizontal
 
 from clustertop.quantity import quantity
@@ -12,12 +11,13 @@ from clustertop.tui import traffic
 from clustertop.tui.cells import value
 from clustertop.tui.panes.base import Pane
 from clustertop.tui.widgets.bars import Bar
-from clustertop.tui.widgets.matrix import DENSITIES, RackMatrix, short_rate
+from clustertop.tui.widgets.matrix import DENSITIES, RackMatrix
 from clustertop.tui.widgets.table import Column, Document, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
     from numpy.typing import NDArray
     from textual.app import ComposeResult
 
@@ -59,7 +59,7 @@ class TrafficPane(Pane):
                    lambda p: p.view["traffic"].keys, "<", down=False),
             Column("share", 8, lambda p, r: traffic.share_words(p.view["traffic"], r), _order("share_ratio")),
             Column("trend", 10, lambda p, r: (traffic.trend(p, r, 10, look.glyphs), "accent"), None, "<", rank=1),
-            Column("read", 7, lambda p, r: traffic.read_words(p.view["traffic"], r), _order("coverage_ratio")),
+            Column("read", 9, lambda p, r: traffic.read_words(p.view["traffic"], r), _order("coverage_ratio")),
             Column("bytes", 9, lambda p, r: value(p.view["traffic"], "bytes_per_second", r),
                    _order("bytes_per_second"), rank=2),
             Column("unplaced", 9, lambda p, r: traffic.part(p.view["traffic"], "unplaced_ratio", r),
@@ -245,7 +245,7 @@ class TrafficPane(Pane):
             return
         glyphs, wide = self.look.glyphs, max(self.lower.wide, 40)
         if self.subject == MATRIX:
-            self.lower.show_lines(traffic.cell_lines(picture, self.matrix.row, self.matrix.column, glyphs, wide))
+            self.lower.show_lines(traffic.cell_lines(picture, self.matrix.here, self.matrix.there, glyphs, wide))
             return
         row = self.leaves.row if self.subject == LEAVES else self.scopes.row
         made = traffic.leaf_lines if self.subject == LEAVES else traffic.scope_lines
@@ -288,8 +288,8 @@ class TrafficPane(Pane):
         if self.picture is None:
             return None
         if self.subject == MATRIX:
-            racks = self.picture.view.traffic.racks
-            return f"rack:{racks[self.matrix.row]}" if self.matrix.row < len(racks) else None
+            here = self.matrix.here
+            return None if here is None else f"rack:{self.picture.view.traffic.racks[here]}"
         row = self.leaves.row if self.subject == LEAVES else self.scopes.row
         if row is None:
             return None
@@ -298,11 +298,10 @@ class TrafficPane(Pane):
 
     def row_text(self) -> str:
         """The row, or the cell, as text."""
-        if self.subject == MATRIX and self.picture is not None and self.picture.view.traffic.racks:
+        here, there = self.matrix.here, self.matrix.there
+        if self.subject == MATRIX and self.picture is not None and here is not None:
             found = self.picture.view.traffic
-            here = found.racks[self.matrix.row]
-            if self.matrix.unplaced:
-                return f"{here}  in no rack  {short_rate(float(found.unplaced[self.matrix.row]))}B/s"
-            rate = float(found.matrix[self.matrix.row, self.matrix.column])
-            return f"{here} > {found.racks[self.matrix.column]}  {quantity(rate, 'B/s') if rate == rate else '?'}"
+            rate = float(found.unplaced[here] if there is None else found.matrix[here, there])
+            other = "in no rack" if there is None else found.racks[there]
+            return f"{found.racks[here]} > {other}  {quantity(rate, 'B/s') if rate == rate else '?'}"
         return (self.leaves if self.subject == LEAVES else self.scopes).row_text()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,6 +50,22 @@ def octave(rate: float, most: float) -> int:
     return max(1, LEVELS - int(math.log2(max(most / rate, 1.0)) + 1e-9))
 
 
+def natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Sorts ``r2`` before ``r10``."""
+    return tuple((0, int(part), "") if part.isdecimal() and len(part) < 19 else (1, 0, part)
+                 for part in re.split(r"([0-9]+)", name) if part)
+
+
+def _common(names: tuple[str, ...]) -> int:
+    """Characters that all *names* begin with, numbers left whole."""
+    if len(names) < 2:
+        return 0
+    first, last = min(names), max(names)
+    same = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other),
+                min(len(first), len(last)) - 1)
+    return len(first[:same].rstrip("0123456789"))
+
+
 class RackMatrix(LineView):
     """The matrix. The cursor moves over cells; of a large one only the cells on the screen are made."""
 
@@ -68,6 +84,8 @@ class RackMatrix(LineView):
         self.row = self.column = 0
         self.left = 0
         """First column on the screen."""
+        self._order: list[int] = []
+        """Racks as they stand here, by their numbers in the picture."""
         self._names: tuple[str, ...] = ()
         self._short: tuple[str, ...] = ()
         self._name_cells = 4
@@ -83,9 +101,10 @@ class RackMatrix(LineView):
         self.traffic = traffic
         if traffic.racks is not self._asked_names:
             self._asked_names = traffic.racks
-            self._names = tuple(self.look.glyphs.plain(name) for name in traffic.racks)
-            common = len(os.path.commonprefix(self._names)) if len(self._names) > 1 else 0
-            self._short = tuple(name[common:] or name[-1:] for name in self._names)
+            self._order = sorted(range(len(traffic.racks)), key=lambda rack: natural(traffic.racks[rack]))
+            self._names = tuple(self.look.glyphs.plain(traffic.racks[rack]) for rack in self._order)
+            common = _common(self._names)
+            self._short = tuple(name[common:] for name in self._names)
             self._name_cells = min(max((len(name) for name in self._names), default=4), _NAME)
         matrix = traffic.matrix
         apart = matrix[~np.isnan(matrix)]
@@ -174,17 +193,19 @@ class RackMatrix(LineView):
             return ((f" {words[y]}", "unknown"),) if y < len(words) else BLANK
         on = y == self.row
         out: list[Span] = [(self.look.glyphs.fit(self._names[y], self._name_cells) + " ", "title" if on else "text")]
-        rates = traffic.matrix[y]
+        here = self._order[y]
+        rates = traffic.matrix[here]
         for column in range(self.left, min(self.left + self.across, len(self._names))):
-            out.append(self._cell(y, column, float(rates[column]), on and column == self.column))
-        rate = float(traffic.unplaced[y])
+            there = self._order[column]
+            out.append(self._cell(float(rates[there]), bool(self._least[here, there]), on and column == self.column))
+        rate = float(traffic.unplaced[here])
         at = "@" if on and self.column == len(self._names) else ""
-        out.append((f"{short_rate(rate):>{_CELL - 1}}", ("unknown" if rate != rate else "text" if rate else "muted") + at))
+        style = "unknown" if rate != rate else "text" if rate else "muted"
+        out.append((f"{short_rate(rate):>{_CELL - 1}}", style + at))
         return tuple(out)
 
-    def _cell(self, row: int, column: int, rate: float, on: bool) -> Span:
+    def _cell(self, rate: float, least: bool, on: bool) -> Span:
         level, at = octave(rate, self._most), "@" if on else ""
-        least = bool(self._least[row, column])
         if rate != rate:
             style = "unknown"
         elif not level:
@@ -203,9 +224,14 @@ class RackMatrix(LineView):
     # -- the cursor ----------------------------------------------------------------------------------------------
 
     @property
-    def unplaced(self) -> bool:
-        """Whether the cursor stands on what is in no rack."""
-        return self.column == len(self._names)
+    def here(self) -> int | None:
+        """The rack of the cursor's row, by its number in the picture."""
+        return self._order[self.row] if self.row < len(self._order) else None
+
+    @property
+    def there(self) -> int | None:
+        """The rack of the cursor's column; None: what is in no rack."""
+        return self._order[self.column] if self.column < len(self._order) else None
 
     def move(self, dx: int, dy: int) -> None:
         """Move the cursor."""

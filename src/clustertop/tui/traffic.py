@@ -36,12 +36,12 @@ WARN_LOAD, CRIT_LOAD = 0.8, 0.95
 MOST_TALKERS, MOST_STRANGERS, MOST_PEERS, MOST_NODES = 20, 8, 12, 64
 _GUESSED = {"nccl": "est ", "order": "pred "}
 _SHARES = (
-    ("socket_cross_rack_ratio", "cross-rack, TCP sockets, measured"),
-    ("socket_spine_ratio", "through spine, TCP sockets, measured"),
-    ("uplink_spine_ratio", "through spine, leaf uplinks, measured"),
-    ("fabric_spine_ratio", "through spine, fabric query, measured"),
-    ("nccl_cross_rack_ratio", "cross-rack, NCCL log, estimated"),
-    ("predicted_cross_rack_ratio", "cross-rack, order of ranks, predicted"),
+    ("socket_cross_rack_ratio", "cross-rack by sockets"),
+    ("socket_spine_ratio", "through spine by sockets"),
+    ("uplink_spine_ratio", "through spine by uplinks"),
+    ("fabric_spine_ratio", "through spine by fabric"),
+    ("nccl_cross_rack_ratio", "cross-rack by NCCL log (estimated)"),
+    ("predicted_cross_rack_ratio", "cross-rack by order (predicted)"),
 )
 
 
@@ -85,7 +85,7 @@ def scope_states(picture: Picture) -> NDArray[np.int8]:
     for row in np.flatnonzero(out == UNKNOWN).tolist():
         if table.attrs[row].get("kind") == "job" and table.attrs[row].get("nodes") == 1:
             out[row] = ALONE
-    out[calm & (table.level == STALE)] = SILENT
+    out[calm & (table.level == STALE) & np.isfinite(table.age)] = SILENT
     return out
 
 

@@ -163,12 +163,11 @@ class TrafficPane(Pane):
         self.leaves.display = side or middle == LEAVES
         above = min(scopes + 1, max(tall // 2 if little else tall // 3, 4))
         self.scopes.styles.height = above
+        wide = self.size.width
         if side:
-            wide = max(min(self.matrix.need, self.size.width * 3 // 5), 50)
-            self.matrix.styles.width = wide
-        else:
-            self.matrix.styles.width = "1fr"
-        racks = self.matrix.HEAD + self.matrix.count()
+            wide = max(min(self.matrix.need, wide * 3 // 5), 50) if self.matrix.here is not None else wide * 3 // 5
+        self.matrix.styles.width = wide if side else "1fr"
+        racks = self.matrix.lines_in(wide)
         need = max(racks if self.matrix.display else 0, self.leaves.count() + 1 if self.leaves.display else 0)
         between = min(max(need, 4), tall - above if little else (tall - above) * 3 // 5)
         if little and middle == DETAIL:
@@ -227,9 +226,9 @@ class TrafficPane(Pane):
         for made, rows, column, least in ((self.scopes, scopes, "scope", 12), (self.leaves, leaves, "leaf", 8)):
             names = max((len(traffic.name_of(table, row)) for row in rows), default=least)
             made.give_width(column, min(max(names, least), 24 if self.size.width >= 110 else 14))
+        self.matrix.show(picture.view.traffic)
         self._place(max(len(scopes), 1))
         self.scopes.show(picture, scopes, self._empty(picture, "no scope"))
-        self.matrix.show(picture.view.traffic)
         self.leaves.show(picture, leaves, self._empty(picture, NO_LEAF))
         self.draw_lower()
 

@@ -151,13 +151,17 @@ class RackMatrix(LineView):
 
     def count(self) -> int:
         """Racks; where there are none, the lines that say what to configure."""
-        return len(self._names) or len(self._words())
+        return len(self._names) or len(self._words(self.wide))
 
-    def _words(self) -> list[str]:
+    def lines_in(self, wide: int) -> int:
+        """How many lines all of it would take in so many cells."""
+        return self.HEAD + len(self._names) if self._names else len(self._words(wide))
+
+    def _words(self, wide: int) -> list[str]:
         if self.traffic is None:
             return []
         said = self.traffic.sentences or ("no rack map",)
-        return wrap(said[0], max(self.wide - 2, 20))
+        return wrap(said[0], max(wide - 2, 20))
 
     def build_head(self, y: int) -> Line:
         """What the cells mean; then the names of the racks across."""
@@ -189,7 +193,7 @@ class RackMatrix(LineView):
         if traffic is None:
             return BLANK
         if not self._names:
-            words = self._words()
+            words = self._words(self.wide)
             return ((f" {words[y]}", "unknown"),) if y < len(words) else BLANK
         on = y == self.row
         out: list[Span] = [(self.look.glyphs.fit(self._names[y], self._name_cells) + " ", "title" if on else "text")]

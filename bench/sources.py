@@ -1,7 +1,7 @@
 """What polling BMCs and PDUs costs the console.
 
     python bench/sources.py [--bmcs 256] [--pdus 64] [--interval 10] [--seconds 40] [--supplies 2] [--sensors 24]
-                            [--only pdu] [--profile FILE]
+                            [--only pdu] [--profile FILE] [--asyncio]
 
 Real parts on loopback, in processes of their own: HTTPS Redfish services, one port and one certificate check each, in
 the modern schema (EnvironmentMetrics, power supplies and their metrics) and in the legacy one (Power); SNMP agents by
@@ -42,7 +42,7 @@ from clustertop.sources.tls import Tls  # noqa: E402
 from pdus import OURS, free_port, snmpsim  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Coroutine, Iterator
 
     from clustertop.model import LinkEvent
     from clustertop.wire.frame import Frame
@@ -217,6 +217,16 @@ def bmcs(ports: list[int], certificates: Certificates, interval: float) -> list[
                    f"gpu{n}", interval_seconds=interval) for n, port in enumerate(ports)]
 
 
+def run(main: Coroutine[Any, Any, tuple[float, float, Count]], *, plain: bool) -> tuple[float, float, Count]:
+    """Run *main* as the console runs: under uvloop where there is one."""
+    if not plain:
+        with contextlib.suppress(ImportError):
+            import uvloop
+
+            return uvloop.run(main)
+    return asyncio.run(main)
+
+
 def said(what: str, interval: float, share: float, frames: float) -> str:
     """One line of the result."""
     return (f"{what}, every {interval:g} s: {share:.1%} of a core, {frames:.1f} readings/s, "
@@ -234,6 +244,7 @@ def main() -> int:
     parser.add_argument("--sensors", type=int, default=24)
     parser.add_argument("--only", choices=["modern", "legacy", "pdu"])
     parser.add_argument("--profile", default="", help="write a cProfile of the measured time there (it slows all down)")
+    parser.add_argument("--asyncio", action="store_true", help="asyncio's own loop in place of uvloop")
     parser.add_argument("--serve", choices=["modern", "legacy"], help=argparse.SUPPRESS)
     parser.add_argument("--chain", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -251,11 +262,12 @@ def main() -> int:
                 with services(schema, args, certificates.chain_file) as (ports, asked):
                     before = asked()
                     devices = bmcs(ports, certificates, args.interval)
-                    share, frames, _ = asyncio.run(measure(devices, args.interval, args.seconds, args.profile))
+                    work_of = measure(devices, args.interval, args.seconds, args.profile)
+                    share, frames, _ = run(work_of, plain=args.asyncio)
                     requests = asked() - before
                 shares[schema] = share
                 what = f"{args.bmcs} BMCs, {schema} schema, {args.supplies} supplies, {args.sensors} sensors"
-                print(said(what, args.interval, share, frames), f"{requests} requests in all", flush=True)
+                print(f"{said(what, args.interval, share, frames)},", f"{requests} requests in all", flush=True)
         if args.only in {None, "pdu"}:
             ends = [free_port() for _ in range(args.pdus - 1)]
             options = [f"--agent-udpv4-endpoint=127.0.0.1:{port}" for port in ends]
@@ -263,7 +275,7 @@ def main() -> int:
                 who = [Community(Key(FAMILIES[n % len(FAMILIES)]), 2) for n in range(args.pdus)]
                 devices = [Device(f"pdu{n}", "pdu", Agent("127.0.0.1", who[n], port, 5.0, 1), f"pdu{n}",
                                   interval_seconds=args.interval) for n, port in enumerate([agents.port, *ends])]
-                share, frames, _ = asyncio.run(measure(devices, args.interval, args.seconds, args.profile))
+                share, frames, _ = run(measure(devices, args.interval, args.seconds, args.profile), plain=args.asyncio)
             shares["pdu"] = share
             print(said(f"{args.pdus} PDUs by SNMP v2c", args.interval, share, frames), flush=True)
     worst = max(shares.get("modern", 0.0), shares.get("legacy", 0.0)) + shares.get("pdu", 0.0)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from clustertop.core import Core
 from clustertop.model import Alert, LinkEvent, LinkState, NodeInfo, Transition
+from clustertop.places import Device, Site
 from clustertop.probe.frames import Encoder, Err, Group, Table
 from clustertop.rules.spec import Rule, builtin
 from clustertop.wire.frame import decode
@@ -18,7 +19,11 @@ if TYPE_CHECKING:
 
 GROUP_OF = {"gpu": "gpu", "process": "gpu", "pcie": "pcie", "port": "rdma", "node": "host", "net": "host", "link": "net",
             "disk": "disk", "screen": "screen", "pdu": "pdu", "bmc": "bmc", "psu": "bmc", "sensor": "bmc",
-            "peer": "sockets"}
+            "nccl": "nccl", "peer": "sockets", "uplink": "switch"}
+SITE = Site(devices=(Device("p", "pdu", None), Device("s", "switch", None, leaf="s")))
+"""One device of each kind that tells of tables of its own."""
+DEVICE_OF = {"pdu": 0, "uplink": 1}
+"""By table that a device tells of: which of SITE's."""
 ZERO = 1000.0
 """Our monotonic clock when a fleet begins."""
 
@@ -84,6 +89,18 @@ class Fleet:
     def say(self, node: int = 0, /, **what: Any) -> bool:
         """Send one frame of *node*."""
         return self.send(node, self.frame(node, **what))
+
+    def tell(self, node: int = 0, /, **tables: Table) -> bool:
+        """Send tables of a node in its frame, and those of SITE's devices in theirs; each of these is a full one."""
+        complete = True
+        for name, one in tables.items():
+            if name in DEVICE_OF:
+                at = self.now - ZERO + 500.0
+                group = Group(at, self.interval, {name: one}, n=int(at))
+                made = Encoder().encode({GROUP_OF[name]: group}, at, self.now, {}, {})
+                complete &= self.send(len(self.core.store.nodes) + DEVICE_OF[name], json.dumps(made).encode())
+        mine = {name: one for name, one in tables.items() if name not in DEVICE_OF}
+        return self.send(node, self.frame(node, **mine)) and complete if mine else complete
 
     def tick(self) -> list[Transition]:
         """Evaluate now; returns what changed."""

@@ -10,8 +10,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from clustertop.model import Severity, Transition
+from clustertop.poll.bmc_frames import bmc_part
+from clustertop.poll.inband import GROUP, InBand
 from clustertop.rules.engine import RESUME_SETTLE_SECONDS, Engine
 from clustertop.rules.hands import Hands
+from clustertop.signals.power import CRITICAL_RATIO, WARNING_RATIO
 from clustertop.store.store import SETTLE_SECONDS, Store
 from clustertop.wire.frame import FrameError
 
@@ -73,6 +76,14 @@ class Snapshot:
     """Silences in force."""
 
 
+def _feed_shares(rules: Mapping[str, Rule]) -> tuple[float, float]:
+    """The limits of a feed's current as the rule in force has them: what is foretold of it is about the same ones."""
+    rule = rules.get("feed_current")
+    warning, critical = (rule.warning, rule.critical) if rule is not None else (None, None)
+    least = WARNING_RATIO if warning is None else warning.limit
+    return least, max(least, CRITICAL_RATIO if critical is None else critical.limit)
+
+
 class Core:
     """Store, rules and log over one inventory."""
 
@@ -85,11 +96,14 @@ class Core:
     ) -> None:
         self.store = Store(
             nodes, expect_width or (lambda node, key, attrs: None), expect_gpus or (lambda node: None),
-            expect_ports or (lambda node: None), freshness, settle_seconds, Engine.growth(rules), site)
+            expect_ports or (lambda node: None), freshness, settle_seconds, Engine.growth(rules), site,
+            _feed_shares(rules))
         self.engine = Engine(rules, self.store.owners.all, resume_seconds=resume_seconds)
         self.hands = Hands(rules, self.engine.values)
         self.frames = 0
         self.bad_frames: dict[int, str] = {}
+        self._in_band: dict[int, InBand] = {}
+        """By node: what its probe sends of its BMC, made into a BMC's tables."""
         self._tap = tap
         self._log: deque[Transition] = deque(maxlen=LOG_LIMIT)
         self._done: list[tuple[str, Alert, str]] = []
@@ -132,8 +146,14 @@ class Core:
         self.frames += 1
         if self._tap is not None:
             self._tap.frame(node, at, wall, raw)
+        whole = True
+        if node < len(self.store.nodes) and GROUP in frame.g:
+            in_band = self._in_band.get(node)
+            if in_band is None:
+                in_band = self._in_band[node] = InBand(bmc_part)
+            frame, whole = in_band.convert(frame, at)
         try:
-            complete = self.store.frame(node, at, wall, frame)
+            complete = self.store.frame(node, at, wall, frame) and whole
         except FrameError as error:
             self.bad_frames[node] = str(error)
             return False

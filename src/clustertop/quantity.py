@@ -57,6 +57,8 @@ def duration(seconds: float | None) -> str:
         return "-"
     if math.isinf(seconds):
         return "never"
+    if 0 < seconds < 0.00095:
+        return f"{seconds * 1000:.2g} ms"
     if seconds < 0.0995:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 9.95:

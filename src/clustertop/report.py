@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 EXIT_OK, EXIT_WARNING, EXIT_CRITICAL, EXIT_UNKNOWN = 0, 1, 2, 3
 STATUS_WORDS = {EXIT_OK: "ok", EXIT_WARNING: "warning", EXIT_CRITICAL: "critical", EXIT_UNKNOWN: "unknown"}
 SECTIONS = (("gpu", "GPU"), ("pcie", "PCIe"), ("port", "RDMA"), ("node", "nodes"), ("net", "network"),
-            ("disk", "file systems"), ("screen", "configuration"))
+            ("disk", "file systems"), ("screen", "configuration"), ("nccl", "NCCL"))
 READING_RULES = frozenset({"node_unreachable", "node_stale", "probe_hung", "group_failed", "group_stale"})
 """Rules that say that something could not be read, not that it is bad."""
 NOT_READ = ("PFC priorities and ECN settings of the ports",)

@@ -55,7 +55,7 @@ ZERO = 1000.0
 """Our clocks at second 0; the node's is half of it."""
 MOST_SECONDS = 100_000
 GROUP_OF = {"gpu": "gpu", "pcie": "pcie", "port": "rdma", "node": "host", "net": "host", "link": "net", "disk": "disk",
-            "screen": "screen", "peer": "sockets"}
+            "screen": "screen", "nccl": "nccl", "peer": "sockets"}
 HEALTHY: dict[str, dict[str, float | str]] = {
     "gpu": {"util": 95, "power_mw": 600e3, "power_limit_mw": 700e3, "temp": 60, "temp_slowdown": 87,
             "mem_used": 60 << 30, "mem_total": 80 << 30, "pcie_gen": 5, "pcie_gen_max": 5, "pcie_gen_devmax": 5,
@@ -69,6 +69,9 @@ HEALTHY: dict[str, dict[str, float | str]] = {
     "link": {},
     "disk": {"size": 1 << 40, "free": 1 << 39, "available": 1 << 39, "inodes": 1 << 26, "inodes_free": 1 << 25},
     "screen": {"dns_seconds": 0, "dns": "ok", "somaxconn": 4096, "slow_start_after_idle": 1, "monitors": 0},
+    "nccl": {"ranks": 16, "local_ranks": 8, "complete": 8, "init": 2.5, "init_by": 0, "init_rank": 3, "init_time": 500,
+             "pending": 0, "channels": 48, "network_channels": 16, "socket_channels": 0, "direct_channels": 16,
+             "running": 8, "other_hosts": 0},
     "peer": {"tx_bytes": 0, "rx_bytes": 0, "sockets": 1},
 }
 """What a device reads where the scenario says nothing else: raw columns of the probe."""

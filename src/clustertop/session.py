@@ -15,6 +15,7 @@ from clustertop.memory import Memory
 from clustertop.model import LinkState, OwnCost, Request
 from clustertop.poll.devices import Devices
 from clustertop.poll.fleet import Fleet
+from clustertop.poll.switch_readers import reader_maker
 from clustertop.rules import latency
 
 if TYPE_CHECKING:
@@ -98,7 +99,10 @@ class Session:
         self._fleet = Fleet(
             plan.inventory.nodes, plan.settings, self, self._clock, unchecked=plan.inventory.unchecked,
             per_poll=plan.inventory.per_poll, released=self._released)
-        self._devices = Devices(plan.site.devices, len(plan.inventory.nodes), self, self._clock)
+        nodes = plan.inventory.nodes
+        leaves = {leaf for node in nodes for leaf in (node.leaf, *node.leaves) if leaf}
+        self._devices = Devices(
+            plan.site.devices, len(nodes), self, self._clock, make=reader_maker(nodes, leaves, self._fleet.dialer_of))
         self._follower: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()
         self._keeping: set[asyncio.Task[None]] = set()

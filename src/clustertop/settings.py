@@ -26,7 +26,7 @@ def poll_settings(config: Config | Loaded, *, nvml: str = "", root: str = "") ->
         root: another root of /proc and /sys on the nodes.
     """
     loaded = config if isinstance(config, Loaded) else Loaded(config)
-    poll, ssh = loaded.config.poll, loaded.config.ssh
+    poll, ssh, sockets = loaded.config.poll, loaded.config.ssh, loaded.config.sockets
 
     def path(text: str) -> str:
         return str(loaded.beside(text)) if text else ""
@@ -34,6 +34,7 @@ def poll_settings(config: Config | Loaded, *, nvml: str = "", root: str = "") ->
     return PollSettings(
         interval_seconds=poll.interval_seconds,
         pcie_interval_seconds=poll.pcie_interval_seconds,
+        sockets_interval_seconds=sockets.interval_seconds if sockets.enabled else None,
         keepalive_seconds=ssh.keepalive_seconds,
         keepalive_count=ssh.keepalive_count,
         connect_timeout_seconds=ssh.connect_timeout_seconds,

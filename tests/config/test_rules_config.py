@@ -46,7 +46,7 @@ OWN = '[rules.mine]\ntable = "gpu"\nmetric = "temperature_celsius"\n'
     (OWN + 'kind = "trends"\nwarning = 1', "rules.mine.kind", 4, "did you mean trend?"),
     (OWN + 'kind = "peers"\npeers = "racks"\nwarning = 1', "rules.mine.peers", 5, "did you mean rack?"),
     ('[rules.gpu_ecc]\nfollows = ["gpu_xids"]', "rules.gpu_ecc.follows", 2, "did you mean gpu_xid?"),
-    ('[rules.gpu_ecc]\ncovers = "rack"', "rules.gpu_ecc.covers", 2, 'must be "thing" or "node"'),
+    ('[rules.gpu_ecc]\ncovers = "rack"', "rules.gpu_ecc.covers", 2, 'must be "thing", "node" or "feed"'),
     # wrong types
     ('[rules.gpu_temperature]\nwarning = "80%"', "rules.gpu_temperature.warning", 2, "must be a number or a table"),
     ('[rules.gpu_temperature]\nwarning = { limit = "80%" }', "rules.gpu_temperature.warning.limit", 2,

@@ -10,6 +10,7 @@ import pytest
 
 from bmc.server import node_tree
 from clustertop.model import NodeInfo
+from clustertop.places import Device, Site
 from clustertop.poll.bmc_frames import bmc_facts, bmc_part
 from clustertop.poll.device_frames import Row, encoded, frame, table_part
 from clustertop.poll.pdu_frames import circuits_part, pdu_facts, pdu_part
@@ -34,8 +35,9 @@ def stored(group: str, part: GroupPart, facts: dict[str, Any] | None = None) -> 
     again = decode(raw)
     assert again == made
     assert again.full
-    store = Store([NodeInfo("d")])
-    assert store.frame(0, 100.0, 5000.0, again)
+    site = Site(devices=(Device("p", "pdu", None), Device("b", "bmc", None, of="d")))
+    store = Store([NodeInfo("d")], site=site)
+    assert store.frame(1 if group == "pdu" else 2, 100.0, 5000.0, again)
     store.tick(101.0)
     return store
 

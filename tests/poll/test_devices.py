@@ -78,7 +78,7 @@ def devices(sink: Sink, *some: Device, least: float = FAST, first: int = 0, **mo
                    **{"make": reader, **more})
 
 
-QUICK = RedfishSettings(HttpLimits(connect_seconds=3, request_seconds=3, gap_seconds=0.0))
+QUICK = RedfishSettings(HttpLimits(connect_seconds=2, request_seconds=4, gap_seconds=0.0))
 
 
 def reader(device: Device, clock: Clock, rng: random.Random, interval: float) -> Reader:
@@ -502,3 +502,31 @@ async def test_a_failure_has_no_secret_in_its_traceback(server: RedfishServer, a
         assert f"Key({secret!r})" not in shown
         assert PASSWORD not in shown
     assert server.sessions == {}
+
+
+def test_under_uvloop_as_the_console_runs(server: RedfishServer, agents: Snmpsim) -> None:
+    uvloop = pytest.importorskip("uvloop")
+    sink = Sink()
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        pinned, wrong = bmc(server), bmc(server)
+        assert isinstance(pinned.access, RedfishTarget)
+        tls = Tls(fingerprint=server.certificates.fingerprint)
+        some = [
+            pdu(agents.agent("apc-rpdu")), replace(pinned, access=replace(pinned.access, tls=tls)),
+            replace(wrong, access=replace(pinned.access, tls=Tls(fingerprint="00" * 32))),
+            replace(wrong, access=replace(pinned.access, url=f"https://127.0.0.1:{mute.getsockname()[1]}")),
+        ]
+
+        async def go() -> None:
+            async with devices(sink, *some):
+                await until(lambda: sink.count(0) >= 2 and sink.count(1) >= 2, what=lambda: sink.events)
+                await until(lambda: sink.state(2) is LinkState.AUTH_FAILED, what=lambda: sink.events)
+                await until(lambda: sink.state(3) is LinkState.UNREACHABLE, what=lambda: sink.events)
+
+        uvloop.run(go())
+    assert sink.states(1) == [LinkState.CONNECTING, LinkState.UP, LinkState.CLOSED]
+    refused = next(event for event in sink.events if event.state is LinkState.AUTH_FAILED)
+    assert (refused.stage, "not the pinned one" in refused.reason) == ("tls", True)
+    assert "no connection in time" in sink.frames[3][0].g["bmc"].e
+    assert server.sessions == {}
+    assert PASSWORD not in sink.everything()

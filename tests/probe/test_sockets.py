@@ -263,9 +263,9 @@ def test_round_trips_are_of_sockets_that_moved_bytes_and_not_for_ever() -> None:
     assert cells(peers, THERE)[3:] == [Err("no traffic")] * 4
     look(peers, 12.0, [row(THERE, 1, 5, rtt=900), row(THERE, 2, 5, rtt=80)])
     assert cells(peers, THERE)[3:] == [80, 40, 80, 40]
-    look(peers, 20.0, [row(THERE, 1, 5, rtt=900), row(THERE, 2, 5, rtt=80)])
+    look(peers, 40.0, [row(THERE, 1, 5, rtt=900), row(THERE, 2, 5, rtt=80)])
     assert cells(peers, THERE)[3] == 80
-    look(peers, 23.0, [row(THERE, 1, 5, rtt=900), row(THERE, 2, 5, rtt=80)])
+    look(peers, 43.0, [row(THERE, 1, 5, rtt=900), row(THERE, 2, 5, rtt=80)])
     assert cells(peers, THERE)[3:] == [Err("no traffic")] * 4
 
 

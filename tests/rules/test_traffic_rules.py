@@ -10,6 +10,7 @@ import pytest
 
 from clustertop.model import NodeInfo
 from clustertop.places import Site
+from clustertop.quantity import duration
 from clustertop.rules.exits import exits
 from clustertop.rules.spec import builtin
 from nodes import Fleet, table
@@ -131,3 +132,8 @@ def test_a_fleet_that_comes_to_rest_ends_its_alert() -> None:
     talk.flows = {("a", "b"): 0.0}
     talk.run(200)
     assert talk.fired == []
+
+
+def test_a_limit_under_a_millisecond_is_not_said_to_be_none() -> None:
+    assert duration(builtin()["tcp_jitter"].warning.limit) == "0.3 ms"  # type: ignore[union-attr]
+    assert duration(0.0) == "0 ms"

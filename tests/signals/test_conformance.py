@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from clustertop import plain
 from clustertop.probe.frames import Err
 from clustertop.signals import units
-from clustertop.store.store import GROUPS, LABELS, SPECS
-from nodes import GPU, GROUP_OF, Fleet
+from clustertop.store.store import DEVICE_GROUPS, GROUPS, LABELS, SPECS
+from nodes import GPU, GROUP_OF, SITE, Fleet
 from nodes import table as cells
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def test_names_are_unique_and_a_table_feeds_from_a_group_that_is_read() -> None:
         raws = [name for metric in spec.metrics if metric.raw for name in (metric.raw, *metric.aliases)]
         assert len(set(raws)) == len(raws) == len(spec.raw_index)
         assert spec.name in LABELS
-        assert spec.group in {*GROUPS, ""}
+        assert spec.group in {*GROUPS, *DEVICE_GROUPS, ""}
         assert bool(raws) == (spec.name in GROUP_OF), "every table that a node fills is in the tests below"
         if raws:
             assert GROUP_OF[spec.name] == spec.group
@@ -113,6 +113,9 @@ USUAL: dict[str, Any] = {
 }
 
 
+WORDS = {("pdu", "state"): "ok", ("psu", "state"): "ok", ("bmc", "host"): "on", ("bmc", "redundancy"): "full"}
+
+
 def healthy(spec: TableSpec, row: int, moment: int) -> dict[str, Any]:
     """A row with a reading in every column; counters grow."""
     out: dict[str, Any] = {}
@@ -121,6 +124,8 @@ def healthy(spec: TableSpec, row: int, moment: int) -> dict[str, Any]:
             continue
         if spec.name == "gpu" and metric.raw in GPU:
             out[metric.raw] = GPU[metric.raw]
+        elif (spec.name, metric.raw) in WORDS:
+            out[metric.raw] = WORDS[spec.name, metric.raw]
         elif metric.raw in USUAL:
             out[metric.raw] = USUAL[metric.raw]
         elif metric.kind == "counter":
@@ -147,6 +152,14 @@ ATTRS: dict[str, dict[str, dict[str, Any]]] = {
     "disk": {"/": {"place": "/", "device": "/dev/md0", "type": "ext4", "read_only": False},
              "/scratch": {"place": "/scratch", "device": "/dev/md1", "type": "xfs", "read_only": True}},
     "screen": {"": {"host": "gpu001", "monitors": ["nvtop 1"]}},
+    "nccl": {"/l/a": {"file": "/l/a", "network": ["IB"]},
+             "/l/a 0xc1/16": {"file": "/l/a", "comm": "0xc1", "network": ["IB"], "members": ["gpu001 0-7"]}},
+    "pdu": {"inlet/1/1": {"kind": "inlet", "name": "I1"}, "phase/1/1": {"kind": "phase", "name": "L1"}},
+    "bmc": {"": {"vendor": "Example", "over": "redfish"}},
+    "psu": {"p1": {"name": "PSU1"}, "p2": {"name": "PSU2"}},
+    "sensor": {"s1": {"name": "inlet", "unit": "°C", "quantity": "temperature"}},
+    "uplink": {"1": {"name": "Ethernet1", "role": "uplink", "leaf": "s"},
+               "2": {"name": "Ethernet2", "role": "host", "leaf": "s"}},
     "peer": {"10.0.0.2": {"since": 400.0}, "fd00::2": {"since": 402.5}, "*": {"since": 410.0}},
 }
 
@@ -185,15 +198,14 @@ def spoilt(draw: st.DrawFn) -> Spoilt:
 
 def played(spoil: Spoilt) -> Fleet:
     """Three readings of everything, with these cells put in."""
-    fleet = Fleet()
+    fleet = Fleet(site=SITE)
     for moment in range(3):
         rows = everything(moment)
         for (when, name, key, raw), told in spoil.items():
             if when == moment:
                 rows[name][key][raw] = told
         fleet.now += 1
-        sent = fleet.frame(0, **{name: cells(rows[name], ATTRS[name]) for name in SENT})
-        assert fleet.send(0, sent), fleet.core.bad_frames
+        assert fleet.tell(**{name: cells(rows[name], ATTRS[name]) for name in SENT}), fleet.core.bad_frames
         fleet.tick()
     return fleet
 
@@ -240,8 +252,10 @@ def test_garbage_is_the_same_as_nothing(spoil: Spoilt) -> None:
 def test_a13_what_is_outside_the_range_is_dropped_and_counted(spec: TableSpec, metric: Metric) -> None:
     """A13b, for every column that a node sends, at both ends."""
     for told in outside(metric)[:2]:
-        fleet = Fleet(rules={})
-        fleet.step(**{spec.name: cells({"": {metric.raw: told}})})
+        fleet = Fleet(rules={}, site=SITE)
+        fleet.now += 1
+        fleet.tell(**{spec.name: cells({"": {metric.raw: told}})})
+        fleet.tick()
         assert fleet[spec.name].value(metric.name, 0) is None
         assert fleet[spec.name].reason(metric.name, 0) == "out of range"
         assert fleet.core.store.tables[spec.name].out_of_range == 1
@@ -256,7 +270,7 @@ KEYS = ("index", "pci", "name", "class", "path", "vendor", "device", "physfn", "
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from(KEYS), ANY_ATTR), min_size=3, max_size=3), st.text(max_size=10))
 def test_whatever_a_node_says_of_its_things_nothing_breaks(attrs: list[dict[str, Any]], key: str) -> None:
-    fleet = Fleet()
+    fleet = Fleet(site=SITE)
     for moment in range(2):
         rows = everything(moment)
         fleet.now += 1
@@ -264,7 +278,7 @@ def test_whatever_a_node_says_of_its_things_nothing_breaks(attrs: list[dict[str,
                 for name in SENT if name not in SINGLE}
         tables = {name: cells({**rows[name], key: {}}, said[name]) for name in said}
         tables |= {name: cells(rows[name]) for name in SINGLE}
-        assert fleet.send(0, fleet.frame(0, **tables)), fleet.core.bad_frames
+        assert fleet.tell(**tables), fleet.core.bad_frames
         fleet.tick()
     assert fleet.core.snapshot is not None
     assert plain.fleet_lines(fleet.core.snapshot)

@@ -13,7 +13,7 @@ from clustertop.probe.frames import Err
 from clustertop.signals.metric import Metric, table
 from clustertop.signals.rdma_counters import BY_COLUMN
 from clustertop.store.store import SPECS
-from nodes import GROUP_OF, Fleet
+from nodes import GROUP_OF, SITE, Fleet
 from nodes import table as cells
 
 if TYPE_CHECKING:
@@ -89,14 +89,13 @@ ANYTHING = st.one_of(
 @given(data=st.data())
 def test_garbage_is_unknown_with_a_reason_or_within_its_range(spec: TableSpec, data: st.DataObject) -> None:
     """Two readings, so that counters and rates are worked out as well."""
-    fleet = Fleet()
+    fleet = Fleet(site=SITE)
     sent = [metric for metric in spec.metrics if metric.raw]
     for _ in range(2):
         some = data.draw(st.lists(st.sampled_from(sent), min_size=1, max_size=12, unique_by=lambda metric: metric.raw))
         row = {metric.raw: data.draw(ANYTHING) for metric in some}
         fleet.now += 1
-        raw = fleet.frame(0, **{spec.name: cells({"": row})})
-        assert fleet.send(0, raw), fleet.core.bad_frames
+        assert fleet.tell(**{spec.name: cells({"": row})}), fleet.core.bad_frames
         fleet.tick()
         view = fleet[spec.name]
         for metric in spec.metrics:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import time
 
+import msgspec
 import pytest
 
 from clustertop.model import LinkState, NodeInfo
+from clustertop.rules.spec import Clear, Level, builtin
 from feeds import Feed, Place, Supply, inlet, part
 
 N1 = NodeInfo("n1", rack="r1")
@@ -227,6 +229,31 @@ class TestEstimate:
         assert place.feed("a", "amps") in {"stale", "no PDU, and no power of its nodes is known"}
 
 
+class TestWhatHangsOnIt:
+    def test_outlets_that_are_named_after_nodes(self) -> None:
+        place = Place([Feed("f", 32.0, 230.0, pdu="pdu-a", supplies=(Supply("n1"),), outlets_name_nodes=True)], [N1, N2], rules={})
+        place.pdu("pdu-a", [*inlet(9.0), part("outlet", "n2", amps=4.0), part("outlet", "spare", amps=0.0)])
+        place.link("n2")
+        place.tick()
+        assert (place.feed("f", "nodes"), place.feed("f", "nodes_lost")) == (2.0, 1.0)
+        owners = place.core.store.owners
+        assert owners.supplied(owners.first_feed) >= {0, 1}
+
+    def test_a_supply_is_said_to_hang_on_its_feed_also_when_it_is_listed_anew(self) -> None:
+        feeds = [Feed("a", 16.0, 230.0, supplies=(Supply("n1", ("PSU1",)),)), Feed("b", 16.0, 230.0, supplies=(Supply("n1", ("2",)),))]
+        place = Place(feeds, [N1], ["n1"], rules={})
+        for count in (2, 3):
+            place.bmc("n1", 900.0, [(str(one), {"name": f"PSU{one}"}, {"state": "=ok"}) for one in range(1, count + 1)])
+            place.tick(10.0)
+            assert [attrs.get("feed") for attrs in place.view["psu"].attrs] == ["a", "b", None][:count]
+
+    def test_limits_follow_the_rule_in_force(self) -> None:
+        rule = msgspec.structs.replace(builtin()["feed_current"], warning=Level(0.6), critical=Level(0.7), clear=Clear(0.5))
+        place = Place([Feed("f", 30.0, 230.0, pdu="pdu-a")], rules={"feed_current": rule})
+        place.read(pdu_a=10.0)
+        assert (place.feed("f", "warning_amps"), place.feed("f", "critical_amps")) == (pytest.approx(18.0), pytest.approx(21.0))
+
+
 class TestPairs:
     def test_what_one_would_carry_alone_is_told_at_the_first(self) -> None:
         """C6 a)."""
@@ -362,6 +389,15 @@ class TestForecast:
         place.read(pdu_a=0.0)
         place.read(pdu_a=0.0)
         assert isinstance(place.feed("f", "limit_in_seconds"), str)
+
+
+    def test_what_took_over_a_load_did_not_climb_to_it(self) -> None:
+        place = Place([A, B], [N1, N2], rules={})
+        for number in range(20):
+            place.read(pdu_a=10.0, pdu_b=11.0 + 0.1 * number)
+        assert isinstance(place.feed("r1-B", "limit_in_seconds"), float)
+        place.read(pdu_a=0.0, pdu_b=23.0)
+        assert place.feed("r1-B", "limit_in_seconds") == "too few readings yet"
 
 
 def test_512_feeds_cost_little() -> None:

@@ -148,6 +148,22 @@ def test_roles_by_neighbour_alias_and_config() -> None:
     assert [role.role for role in by_lldp.values()] == [HOST, HOST, PEER, UPLINK]
 
 
+def test_patterns_for_host_ports_leave_the_others_to_what_else_is_known() -> None:
+    switch = table({}, aliases={12: "Uplink to spine-1"})
+    found = ifmib.roles(switch, uplinks=["*49"], hosts=["Ethernet1"])
+    assert [found[index] for index in (11, 12, 49, 50)] == [
+        Role(HOST, "config"), Role(UPLINK, "alias"), Role(UPLINK, "config"), Role("")]
+    assert ifmib.roles(switch, hosts=["Ethernet1"])[49] == Role("")
+
+
+def test_members_of_a_lag_by_what_is_stacked_on_what() -> None:
+    i, stack = "1.3.6.1.2.1.2.2.1", "1.3.6.1.2.1.31.1.2.1.3"
+    lines = [f"{i}.3.{index}|2|{kind}" for index, kind in ((11, 6), (12, 6), (13, 6), (60, 161), (70, 136))]
+    lines += [f"{stack}.{upper}.{lower}|2|1" for upper, lower in ((60, 11), (70, 60), (70, 12), (0, 70), (60, 99), (11, 0), (60, 13))]
+    switch = ifmib.read(rows("\n".join([*lines, "1.2.840.10006.300.43.1.2.1.1.13.13|2|61"])))
+    assert {index: one.lag for index, one in switch.interfaces.items()} == {11: 60, 12: None, 13: 61, 60: None, 70: None}
+
+
 def test_a_port_of_unknown_role_stands_beside_the_share_and_a_down_one_not_at_all() -> None:
     before = Look(0, table(dict.fromkeys(NAMES, (0, 0))))
     after = Look(10, table({11: (100, 0), 12: (50, 0), 49: (0, 10), 50: (0, 0)}, uptime=9010, down=(50,)))

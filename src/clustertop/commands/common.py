@@ -55,6 +55,8 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
     Raises:
         ConfigError: the configuration, HOSTS or a rule is not right; its text is one sentence.
     """
+    import dataclasses
+
     from clustertop.config import load
     from clustertop.inventory import resolve
     from clustertop.notify import outlets
@@ -79,8 +81,10 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
         few = ", ".join(sorted(inventory.unchecked)[:3]) + (" ..." if len(inventory.unchecked) > 3 else "")
         notes.append(f"host keys are not checked for {len(inventory.unchecked)} nodes: {few}")
     state, alerts = _state(args.state, loaded, default_path), loaded.config.alerts
+    settings = dataclasses.replace(
+        poll_settings(loaded), nccl_logs=site.nccl_logs, nccl_nodes=site.nccl_nodes, in_band=site.in_band)
     plan = Plan(
-        inventory, poll_settings(loaded), scoped(rules, inventory.rule_nodes), expect_width(inventory),
+        inventory, settings, scoped(rules, inventory.rule_nodes), expect_width(inventory),
         expect_gpus(inventory), expect_ports(inventory), Freshness(poll.late_intervals, poll.stale_intervals),
         released=ReleasedNodes.usual(), notes=tuple(notes), outlets=outlets(loaded, state), state=state,
         settle_seconds=alerts.settle_seconds, resume_seconds=alerts.resume_seconds,

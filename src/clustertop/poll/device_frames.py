@@ -52,12 +52,12 @@ def state(said: str, known: Mapping[str, int], why: str = "") -> Cell:
     return f"={said}" if said in known else cell(None, why)
 
 
-def table_part(rows: Sequence[Row], columns: Mapping[str, Sequence[Cell]]) -> TablePart:
+def table_part(rows: Sequence[Row], columns: Mapping[str, Sequence[Cell]], most: int = MAX_ROWS) -> TablePart:
     """The full part of a table: *rows*, and per column a cell of each of them.
 
-    Keys that are said twice get a number. Rows beyond what a frame may hold are left out, and the part says so.
+    Keys that are said twice get a number. Rows beyond *most*, which a frame may hold, are left out; the part says so.
     """
-    count = min(len(rows), MAX_ROWS)
+    count = min(len(rows), most)
     names = [name for name, cells in columns.items() if any(one is not None for one in cells[:count])][:MAX_COLUMNS]
     runs: list[int] = []
     numbers: list[float] = []

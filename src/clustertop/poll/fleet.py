@@ -93,7 +93,7 @@ class Fleet:
         spread = min(settings.interval_seconds, START_SPREAD_SECONDS * len(self._nodes))
         for index, node in enumerate(self._nodes):
             link = NodeLink(
-                index, self._maker(node, self._dialer_of(node)), settings.of(node), self._sink, self._clock, self._rng,
+                index, self._maker(node, self.dialer_of(node)), settings.of(node), self._sink, self._clock, self._rng,
                 inbox, self._more(node),
             )
             self.links.append(link)
@@ -138,7 +138,8 @@ class Fleet:
     def _dialers(self) -> list[Dialer]:
         return [dialer for dialer in (self._dialer, self._lax) if dialer is not None]
 
-    def _dialer_of(self, node: NodeInfo) -> Dialer:
+    def dialer_of(self, node: NodeInfo) -> Dialer:
+        """What makes connections to *node*, or to another host of that name. Raises RuntimeError: not started."""
         dialer = self._lax if node.name in self._unchecked else self._dialer
         if dialer is None:
             raise RuntimeError("the fleet has not been started")

@@ -1,6 +1,6 @@
 """One device as its task sees it: asked for a reading, it tells a link state with words, and what was read as parts.
 
-Here is decided which source reads a :class:`~clustertop.places.Device`: :func:`reader_of`.
+Here is decided which source reads a PDU or a BMC: :func:`reader_of`; switches and the fabric have their own module.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from clustertop.clock import Clock
     from clustertop.model import Attr
-    from clustertop.places import Device, DeviceKind
+    from clustertop.places import Device
     from clustertop.wire.frame import GroupPart
 
     Maker = Callable[["Device", "Clock", random.Random, float], "Reader"]
@@ -108,20 +108,11 @@ class PduReader(Reader):
             self._since = self._since or wall
             if error.refused:
                 await self.aclose()  # the next try fetches the secret anew: it may have been changed
-            return self._failed(error)
+            return snmp_told(error, self._where, self._since)
         self._since = 0.0
         behind = max(0.0, now - self._pdu.outlets_at)
         return Told(LinkState.UP, "snmp", parts={"pdu": pdu_part(reading, now, outlets_behind=behind)},
                     facts=pdu_facts(reading))
-
-    def _failed(self, error: SnmpError) -> Told:
-        since = f"since {local_minute(self._since)}"
-        if error.silent:
-            more = error.reason.removeprefix("no answer ")
-            return _told(LinkState.UNREACHABLE, "snmp", f"no answer from {self._where} {since}: {more}")
-        state, stage = ((LinkState.AUTH_FAILED, "login") if error.refused else
-                        (LinkState.UNREACHABLE, "snmp") if error.unreachable else (LinkState.PROBE_FAILED, "answer"))
-        return _told(state, stage, f"{self._where}: {error.reason} {since}")
 
     async def aclose(self) -> None:
         if self._pdu is not None:
@@ -132,6 +123,17 @@ class PduReader(Reader):
 async def agent_of(access: Agent | SnmpTarget) -> Agent:
     """The agent to ask, its secrets fetched. Raises SecretError and ValueError, whose texts hold no secret."""
     return access if isinstance(access, Agent) else await asyncio.to_thread(access.agent)
+
+
+def snmp_told(error: SnmpError, where: str, since: float) -> Told:
+    """What a failed request means for the link to *where*, silent *since* (epoch seconds)."""
+    words = f"since {local_minute(since)}"
+    if error.silent:
+        more = error.reason.removeprefix("no answer ")
+        return _told(LinkState.UNREACHABLE, "snmp", f"no answer from {where} {words}: {more}")
+    state, stage = ((LinkState.AUTH_FAILED, "login") if error.refused else
+                    (LinkState.UNREACHABLE, "snmp") if error.unreachable else (LinkState.PROBE_FAILED, "answer"))
+    return _told(state, stage, f"{where}: {error.reason} {words}")
 
 
 _LINK: Mapping[BmcState, tuple[LinkState, str]] = {
@@ -193,15 +195,8 @@ def _told(state: LinkState, stage: str, reason: str, parts: Mapping[str, GroupPa
     return Told(state, stage, clean(reason, REASON_LIMIT), parts or {}, facts or {}, wait)
 
 
-MAKERS: dict[DeviceKind, Maker] = {}
-"""By kind of device, what makes its reader whatever its access is: the place for switches and the fabric."""
-
-
 def reader_of(device: Device, clock: Clock, rng: random.Random, interval_seconds: float) -> Reader:
     """Make the reader of *device*. Raises ValueError: nothing reads a device that is accessed so, or it is misspelt."""
-    maker = MAKERS.get(device.kind)
-    if maker is not None:
-        return maker(device, clock, rng, interval_seconds)
     access = device.access
     settings = BmcSettings(interval_seconds=interval_seconds)
     if isinstance(access, Agent | SnmpTarget) and device.kind == "pdu":

@@ -27,18 +27,21 @@ if TYPE_CHECKING:
 
     from .frames import Attr
 
-GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen", "sockets")
+GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen", "sockets", "nccl", "bmc")
 INTERVALS = {
-    "gpu": 2.0, "pcie": 10.0, "rdma": 2.0, "host": 2.0, "net": 10.0, "disk": 10.0, "screen": 60.0, "sockets": 2.0,
+    "gpu": 2.0, "pcie": 10.0, "rdma": 2.0, "host": 2.0, "net": 10.0, "disk": 10.0, "screen": 60.0, "sockets": 10.0,
+    "nccl": 5.0, "bmc": 10.0,
 }  # fmt: skip
-DEADLINES = {"screen": 10.0}
-ALONE = frozenset({"screen"})
-"""Groups that no frame waits for: what they read seldom may take seconds."""
+DEADLINES = {"screen": 10.0, "bmc": 70.0}
+ON_REQUEST = frozenset({"nccl", "bmc"})
+"""Groups that run only where the arguments say what to read."""
+ALONE = frozenset({"screen", "nccl", "bmc"})
+"""Groups that no frame waits for: what they read seldom, or from a file server, may take seconds."""
 FIRST_SECONDS = 0.3
 """The first frame waits this long for groups that have not read yet."""
 SPREAD_SECONDS = 0.01
 """Groups read one after the other: threads that wake together spend their time taking turns."""
-LATER_SECONDS = {"gpu": 0.05, "net": 0.5, "disk": 0.5, "screen": 0.5, "sockets": 0.5}
+LATER_SECONDS = {"gpu": 0.05, "net": 0.5, "disk": 0.5, "screen": 0.5, "sockets": 0.5, "nccl": 0.5, "bmc": 1.0}
 """When the first readings come: compiling pynvml stops every other thread for a while, and what is read seldom is not
 worth waiting for with the first frame."""
 LAG_SECONDS = 0.3
@@ -151,6 +154,9 @@ class Runner(object):
     def end(self) -> None:
         """End the thread when its present reading is over, and let go of what it holds."""
         self._stop = True
+        stop = getattr(self.reader, "stop", None)
+        if stop is not None:
+            stop()
         self._bell.ring()
 
     def pending(self, now: float) -> bool:
@@ -324,10 +330,12 @@ class Requests(object):
 class Probe(object):
     """Runs the groups that *args* name and composes frames.
 
-    Keys of *args*, all optional: ``nonce``, ``root``, ``nvml`` (path of a library), ``groups``, ``intervals``
-    or ``every`` and ``deadlines`` (seconds by group), ``stable`` (files below ``root`` are never replaced),
-    ``full_every`` (seconds), ``max_line`` (bytes), ``per_poll`` and ``released`` (of the GPUs), ``statistics``
-    (names of what network drivers count, ``#`` for any number), ``sockets`` (ways of reading sockets, best first).
+    Keys of *args*, all optional: ``nonce``, ``root``, ``nvml`` (path of a library), ``groups``, ``without``,
+    ``intervals`` or ``every`` and ``deadlines`` (seconds by group), ``stable`` (files below ``root`` are never
+    replaced), ``full_every`` (seconds), ``max_line`` (bytes), ``per_poll`` and ``released`` (of the GPUs),
+    ``statistics`` (names of what network drivers count, ``#`` for any number), ``sockets`` (ways of reading
+    sockets, best first), ``nccl`` (``{"logs": [patterns of paths]}``) and ``bmc`` (``{"tool": "ipmitool"}``): without
+    these two there are no such groups.
     """
 
     def __init__(self, args: "Dict[str, Any]") -> None:
@@ -358,7 +366,8 @@ class Probe(object):
                 self._read_one,
             )
             for name in GROUPS
-            if name in (args.get("groups") or GROUPS)
+            if name in (args.get("groups") or GROUPS) and name not in (args.get("without") or ())
+            and (name not in ON_REQUEST or args.get(name))
         ]
 
     def run(self) -> None:
@@ -539,6 +548,14 @@ def _reader(name: str, args: "Dict[str, Any]", call: Call) -> "Any":
         return Disks(Tree(root, call))
     if name == "screen":
         return Screen(Tree(root, call))
+    if name == "nccl":
+        from .nccl import Nccl  # only where it is wanted
+
+        return Nccl(Tree(root, call), _texts((args.get(name) or {}).get("logs")))
+    if name == "bmc":
+        from .ipmi import Ipmi
+
+        return Ipmi(Tree(root, call), str((args.get(name) or {}).get("tool") or "ipmitool"))
     if name == "net":
         from .net import Net  # in this thread: what it needs to talk to the kernel is not needed for the first frame
 
@@ -548,6 +565,10 @@ def _reader(name: str, args: "Dict[str, Any]", call: Call) -> "Any":
 
         return Sockets(Tree(root, call), call, args.get("sockets"))
     return {"rdma": Rdma, "host": Host}[name](Tree(root, call, _keep(), stable))
+
+
+def _texts(given: "Any") -> "List[str]":
+    return [one for one in given if isinstance(one, str)] if isinstance(given, (list, tuple)) else []
 
 
 def _keep() -> int:

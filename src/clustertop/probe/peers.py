@@ -30,7 +30,7 @@ RELISTS = 5
 """So many times they may be at once: a job that starts has its peers within seconds."""
 IDLE_SECONDS = 600.0
 """A peer without a socket is dropped after this long."""
-TRIP_SECONDS = 10.0
+TRIP_SECONDS = 30.0
 """A round trip is told for so long after the last byte."""
 OWN_SECONDS = 60.0
 """What was an address of this node within this time, or twice it, is one still."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from clustertop.rules import crossing
+from clustertop.rules import crossing, inits
 from clustertop.signals import host
 from clustertop.signals.coverage import LEAST_COVERAGE
 from clustertop.signals.jobs import UNKNOWN
@@ -83,7 +83,7 @@ def exits(view: FleetView, meters: Mapping[Signal, Mapping[str, Figure]] | None 
     Args:
         view: the fleet.
         meters: by signal, what its meter says by name of the job, group or rack; a signal that is left out has no
-            meter, but for the share between racks: that is read from the view where a meter of traffic is read.
+            meter, but for NCCL's init and the share between racks: these are read from the view where they are known.
     """
     meters = meters or {}
     code = view.jobs.gpu
@@ -96,7 +96,7 @@ def exits(view: FleetView, meters: Mapping[Signal, Mapping[str, Figure]] | None 
         if not there.any() or (there & (code < 0)).any():
             every.append((one, there & (code < 0)))
     return [Exits(one.kind, one.name, one.nodes, (
-        _share(view, one, meters), _measured("nccl_init", one.name, meters),
+        _share(view, one, meters), _init(view, one, meters),
         _utilization(view, one.nodes, mine))) for one, mine in every]
 
 
@@ -129,6 +129,13 @@ def _measured(signal: Signal, name: str, meters: Mapping[Signal, Mapping[str, Fi
     if figure.value is None or np.isnan(figure.value):
         return Verdict(signal, "not measured", None, figure.note)
     return Verdict(signal, "yes" if figure.value > LIMITS[signal] else "no", figure.value, figure.note)
+
+
+def _init(view: FleetView, one: Exits, meters: Mapping[Signal, Mapping[str, Figure]]) -> Verdict:
+    if "nccl_init" in meters or not inits.read(view):
+        return _measured("nccl_init", one.name, meters)
+    return _measured("nccl_init", one.name, {
+        "nccl_init": {one.name: Figure(*inits.longest(view, one.nodes, LIMITS["nccl_init"]))}})
 
 
 def _share(view: FleetView, one: Exits, meters: Mapping[Signal, Mapping[str, Figure]]) -> Verdict:

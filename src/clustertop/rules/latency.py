@@ -25,6 +25,10 @@ DEVICE = "device"
 """Among the intervals: that of what is no node."""
 DEVICE_SECONDS = 10.0
 _OF_DEVICES = frozenset({"device", "feed", "pdu", "bmc", "psu", "sensor", "uplink"})
+NCCL_SECONDS = 15.0
+"""NCCL logs are read every five seconds, and new ones are looked for every ten."""
+_SELDOM = frozenset({"screen", "nccl", DEVICE})
+"""Groups that no rule of another group waits for."""
 _BESIDE = frozenset({"node", "group"})
 """Tables with columns that the console works out beside the readings of any one group."""
 
@@ -62,9 +66,9 @@ class Times:
 def times(settings: PollSettings, tick_seconds: float) -> Times:
     """Return the times of a session with *settings* that evaluates every *tick_seconds*."""
     often = settings.interval_seconds
-    return Times({DEVICE: DEVICE_SECONDS, "gpu": often, "rdma": often, "host": often, "sockets": often,
-                  "pcie": settings.pcie_interval_seconds,
-                  "screen": SCREEN_SECONDS}, tick_seconds,
+    return Times({DEVICE: DEVICE_SECONDS, "gpu": often, "rdma": often, "host": often,
+                  "sockets": max(often, settings.sockets_interval_seconds or often),
+                  "pcie": settings.pcie_interval_seconds, "screen": SCREEN_SECONDS, "nccl": NCCL_SECONDS}, tick_seconds,
                  settings.keepalive_seconds * (settings.keepalive_count + 1))
 
 
@@ -101,7 +105,7 @@ def _interval(rule: Rule, group: str, when: Times) -> float:
         return when.intervals.get(DEVICE, DEVICE_SECONDS)
     if rule.table == "group" or group not in when.intervals:
         # Of the groups that are read all the time: those who wait for a GPU do not wait for facts for screening.
-        return max(seconds for name, seconds in when.intervals.items() if name not in {"screen", DEVICE})
+        return max(seconds for name, seconds in when.intervals.items() if name not in _SELDOM)
     if rule.table in _BESIDE and rule.metric in {"reachable", "frames_missed", "clock_skew_seconds"}:
         return min(seconds for name, seconds in when.intervals.items() if name != DEVICE)
     return when.intervals[group]

@@ -12,7 +12,7 @@ from clustertop.model import LinkState
 from clustertop.places import DEVICE_PLURAL, DEVICE_WORD
 from clustertop.quantity import duration, quantity, scaled
 from clustertop.rules import power_words, traffic_messages
-from clustertop.signals import gpu, kernel_log, rdma, screen, xid
+from clustertop.signals import gpu, kernel_log, nccl_table, rdma, screen, xid
 from clustertop.signals.rdma_catalogue import NARROW
 from clustertop.signals.rdma_counters import COUNTERS, spelling
 from clustertop.signals.units import speed_of_generation
@@ -326,6 +326,30 @@ def _gpu_monitors(view: FleetView, row: int) -> str:
     return f"monitors beside this one: {said or 'none'}"
 
 
+def _nccl_init(view: FleetView, row: int) -> str:
+    table = view["nccl"]
+    took = duration(table.value("init_seconds", row))
+    ranks, here = (quantity(table.value(name, row), "") for name in ("ranks", "local_ranks"))
+    waiting = table.value("ranks_pending", row) or 0
+    if waiting:
+        return f"NCCL init not complete after {took}: {waiting:.0f} of {here} ranks here, of {ranks} in all"
+    by = nccl_table.TABLE.metric("init_by").words.get(int(table.value("init_by", row) or 0), "?")
+    return (f"NCCL init took {took} (by {by}): rank {quantity(table.value('slowest_rank', row), '')}, the longest of "
+            f"{here} here, of {ranks} in all")
+
+
+def _nccl_transport(view: FleetView, row: int) -> str:
+    table = view["nccl"]
+    attrs = table.attrs[row]
+    sockets, missing, network = (
+        table.value(name, row) or 0 for name in ("socket_channels", "gdr_missing", "network_channels"))
+    said = (f"NCCL uses sockets where RDMA is meant: {sockets:.0f} of {network:.0f} network channels" if sockets else
+            f"NCCL without GPUDirect RDMA: {missing:.0f} of {network:.0f} network channels")
+    settings = [one for one in nccl_table.texts(attrs, "settings")
+                if one.startswith(("NCCL_IB_DISABLE=", "NCCL_NET=", "NCCL_NET_GDR_LEVEL="))]
+    return f"{said}; set: {', '.join(settings)}" if settings else said
+
+
 def _port_counters(view: FleetView, row: int, wanted: Callable[[PortCounter], bool]) -> str:
     """The counters that are not 0, as the port's driver spells them."""
     table = view["port"]
@@ -475,6 +499,8 @@ _SPECIAL: dict[str, Callable[[FleetView, int], str]] = {
     "disk_full": _disk_full,
     "gpu_bar1": _gpu_bar1,
     "gpu_monitors": _gpu_monitors,
+    "nccl_init": _nccl_init,
+    "nccl_transport": _nccl_transport,
     "dns_slow": _dns_slow,
     "dns_fails": _dns_fails,
     "rdma_hard_errors": _hard_errors,

@@ -31,6 +31,10 @@ _PAUSE = (1, 3, 6, 1, 2, 1, 10, 7, 10, 1)
 """dot3PauseTable, RFC 3635."""
 _LAG = (1, 2, 840, 10006, 300, 43, 1, 2, 1, 1, 13)
 """dot3adAggPortAttachedAggID, IEEE 802.1AX."""
+_STACK = (1, 3, 6, 1, 2, 1, 31, 1, 2, 1, 3)
+"""ifStackStatus, by the upper and the lower ifIndex; of agents without the lag table it tells the members too."""
+_LAG_TYPE = 161
+"""ifType ieee8023adLag."""
 _ETHERNET = frozenset({6, 26, 62, 69, 117})
 """ifType: ethernetCsmacd and its older forms."""
 _VIRTUAL = re.compile(
@@ -119,6 +123,11 @@ class Switch:
         return [one for one in self.interfaces.values() if _is_data_port(one, names, front_panel=front)]
 
 
+def is_front_panel(name: str) -> bool:
+    """Whether *name* is a front panel port of Linux on switches (``swp5``, ``swp5s1``)."""
+    return bool(_FRONT_PANEL.fullmatch(name))
+
+
 def data_port_name(name: str, names: set[str]) -> bool:
     """Whether *name* may be a physical data port's, among all *names* of its switch."""
     base, dot, unit = name.rpartition(".")
@@ -143,15 +152,21 @@ _TEXTS = {(*_IF, 2): "description", (*_IFX, 1): "name", (*_IFX, 18): "alias"}
 
 
 def read(walked: Iterable[Row]) -> Switch:
-    """Return the switch in the rows of a walk of the system group, ifTable and ifXTable (and pause and lag tables)."""
+    """Return the switch in the rows of a walk of the system group, ifTable and ifXTable.
+
+    The tables of pause frames, of lags and of what is stacked on what are read too where they are among the rows.
+    """
     switch = Switch()
     beside: list[tuple[int, str, int]] = []
+    stacked: list[tuple[int, int]] = []
     for oid, value in walked:
         if oid[: len(_SYSTEM)] == _SYSTEM:
             _system(switch, oid[len(_SYSTEM) :], value)
             continue
         column, index = oid[:-1], oid[-1]
-        if column[:-1] == _PAUSE or column == _LAG:  # they may have rows that are no interfaces
+        if column[:-1] == _STACK:
+            stacked.append((column[-1], index))
+        elif column[:-1] == _PAUSE or column == _LAG:  # they may have rows that are no interfaces
             if column in _NUMBERS and isinstance(value, int):
                 beside.append((index, _NUMBERS[column], value))
         elif column in _NUMBERS and isinstance(value, int):
@@ -161,6 +176,10 @@ def read(walked: Iterable[Row]) -> Switch:
     for index, what, number in beside:
         if index in switch.interfaces:
             setattr(switch.interfaces[index], what, number)
+    for upper, lower in stacked:
+        over, under = switch.interfaces.get(upper), switch.interfaces.get(lower)
+        if over is not None and under is not None and over.type == _LAG_TYPE and not under.lag:
+            under.lag = upper
     for one in switch.interfaces.values():
         one.name = one.name or one.description or str(one.index)
     return switch
@@ -196,6 +215,7 @@ def roles(
     switch: Switch,
     *,
     uplinks: Collection[str] = (),
+    hosts: Collection[str] = (),
     neighbours: Mapping[str, tuple[str, bool | None]] | None = None,
     nodes: Collection[str] = (),
     leaves: Collection[str] = (),
@@ -204,8 +224,9 @@ def roles(
 
     Args:
         switch: the switch.
-        uplinks: patterns of port names that are uplinks, from the config (``swp5*``). Where there are any, every other
-            data port is a host's.
+        uplinks: patterns of port names that are uplinks, from the config (``swp5*``). Where there are any, and no
+            *hosts*, every other data port is a host's.
+        hosts: patterns of port names that are hosts'. A port that neither names is left to LLDP and its alias.
         neighbours: port name to (neighbour's name, whether it announces to be a switch), from LLDP.
         nodes: names of nodes; a port with one as neighbour or in its alias is a host's.
         leaves: names of leaf switches; a port between two leaves is a peer link, no uplink.
@@ -214,15 +235,21 @@ def roles(
     beside = {name.lower() for name in leaves}
     found = {}
     for port in switch.data_ports():
-        if uplinks:
-            match = any(fnmatchcase(port.name, one) or fnmatchcase(port.description, one) for one in uplinks)
-            found[port.index] = Role(UPLINK if match else HOST, "config")
+        if _matches(port, uplinks):
+            found[port.index] = Role(UPLINK, "config")
+            continue
+        if _matches(port, hosts) or (uplinks and not hosts):
+            found[port.index] = Role(HOST, "config")
             continue
         told = (neighbours or {}).get(port.name) or (neighbours or {}).get(port.description)
         found[port.index] = _by_neighbour(*told, known, beside) if told else Role("")
         if not found[port.index].role:
             found[port.index] = _by_alias(port.alias, known)
     return found
+
+
+def _matches(port: Interface, patterns: Collection[str]) -> bool:
+    return any(fnmatchcase(port.name, one) or fnmatchcase(port.description, one) for one in patterns)
 
 
 def _by_neighbour(name: str, is_switch: bool | None, nodes: set[str], leaves: set[str]) -> Role:

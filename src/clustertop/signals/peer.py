@@ -18,7 +18,7 @@ OTHERS = "*"
 SINCE = "since"
 """Attribute: the node's monotonic clock, in seconds, when the row's counters were 0."""
 _MOST_BYTES, _MOST_SOCKETS, _MOST_SECONDS = 2.0**64, 2.0**24, 2.0**32 / 1e6
-_INFO = "tcp_info, linux/tcp.h"
+_INFO = "https://man7.org/linux/man-pages/man7/tcp.7.html (tcp_info of linux/tcp.h)"
 
 TABLE = table("peer", "sockets", "TCP peers", (
     Metric("transmit_bytes_total", "B", "bytes that the peer has acknowledged, of all TCP sockets to it", "tx_bytes",
@@ -27,7 +27,7 @@ TABLE = table("peer", "sockets", "TCP peers", (
     Metric("receive_bytes_total", "B", "bytes received from the peer, of all TCP sockets to it", "rx_bytes", "counter",
            hi=_MOST_BYTES, cls="traffic", rate="receive_bytes_per_second",
            source=f"{_INFO}: tcpi_bytes_received", label="rx"),
-    Metric("sockets", "", "TCP sockets to the peer that are open", "sockets", hi=_MOST_SOCKETS, source="sock_diag(7)",
+    Metric("sockets", "", "TCP sockets to the peer that are open", "sockets", hi=_MOST_SOCKETS, source="https://man7.org/linux/man-pages/man7/sock_diag.7.html",
            label="sockets"),
     Metric("rtt_seconds", "s", "round trip time, median of the sockets that moved bytes last", "rtt_us",
            hi=_MOST_SECONDS, scale=1e-6, source=f"{_INFO}: tcpi_rtt", label="rtt"),

@@ -22,7 +22,7 @@ from clustertop.signals.traffic import LeafPort
 from clustertop.sources.topology_ib import SHARP, Fabric, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 MAX_OUTPUT = 64 << 20
 """Bytes kept of what a tool prints; the rest is dropped and the result says so."""
@@ -146,17 +146,24 @@ async def count(run: Runner, fabric: Fabric, clock: Clock, seconds: float = 30.0
 
     A switch that does not answer costs itself only. The deadline is over all of them.
     """
+    return await count_ports(run, leaf_ports_by_lid(fabric), clock, seconds)
+
+
+async def count_ports(
+    run: Runner, wanted: Mapping[int, Collection[int]], clock: Clock, seconds: float = 30.0
+) -> Counted:
+    """Read the extended counters of *wanted*, ports by their switch's LID, one run a switch; see :func:`count`."""
     loop = asyncio.get_running_loop()
     begun, deadline = clock(), loop.time() + seconds
     ports: dict[tuple[int, int], PortCounters] = {}
     unreachable: dict[int, None] = {}
     notes: list[str] = []
-    for lid, roles in sorted(leaf_ports_by_lid(fabric).items()):
+    for lid, numbers in sorted(wanted.items()):
         left = deadline - loop.time()
         if left <= 0:
             notes.append(f"not all switches were asked within {seconds:g} s")
             break
-        output = await run(["perfquery", "-x", "-l", "-t", _TIMEOUT_MS, str(lid), ",".join(map(str, roles))], left)
+        output = await run(["perfquery", "-x", "-l", "-t", _TIMEOUT_MS, str(lid), ",".join(map(str, numbers))], left)
         found = parse_perfquery(output.text)
         ports.update({(one.lid if one.lid is not None else lid, one.port): one for one in found})
         said = complaints(output.errors + "\n" + output.text)
@@ -207,7 +214,7 @@ def leaf_ports_by_lid(fabric: Fabric) -> dict[int, dict[int, str]]:
 def leaf_rates(fabric: Fabric, last: Counted | None, now: Counted) -> dict[str, list[LeafPort]]:
     """Return leaf to what its ports carried between two looks, for ``traffic.leaf_share``."""
     names = fabric.names()
-    speeds = _speeds(fabric)
+    speeds = link_speeds(fabric)
     found: dict[str, list[LeafPort]] = {}
     switches = {device.lid: one for one, device in fabric.devices.items() if device.kind == "switch"}
     for lid, roles in leaf_ports_by_lid(fabric).items():
@@ -229,7 +236,8 @@ def leaf_rates(fabric: Fabric, last: Counted | None, now: Counted) -> dict[str, 
     return found
 
 
-def _speeds(fabric: Fabric) -> dict[tuple[str, int], float]:
+def link_speeds(fabric: Fabric) -> dict[tuple[str, int], float]:
+    """Return device and port to bits per second of its cable, where width and speed are known."""
     found = {}
     for cable in fabric.cables.values():
         lanes = cable.width.removesuffix("x")

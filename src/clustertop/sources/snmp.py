@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from clustertop.sources.oids import dotted, under
-from clustertop.sources.snmp_message import END, Answer, Community, RefusedError, RestartedError, User, codec
+from clustertop.sources.snmp_ber import END
+from clustertop.sources.snmp_message import Answer, Community, RefusedError, RestartedError, User, codec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -22,6 +22,8 @@ from pysnmp.error import PySnmpError
 from pysnmp.proto import rfc1905
 from pysnmp.proto.api import v1, v2c
 
+from clustertop.sources.snmp_ber import END, plain
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -31,8 +33,6 @@ Kind = Literal["get", "next", "bulk"]
 
 AUTH_PROTOCOLS = ("MD5", "SHA", "SHA224", "SHA256", "SHA384", "SHA512")
 PRIVACY_PROTOCOLS = ("DES", "3DES", "AES", "AES192", "AES256")
-END = "end of MIB"
-"""In an answer's rows: nothing lies behind this OID."""
 _STEPS = 5
 """Messages of a v3 request: discovery, time, the request, and two of them again after an engine restart."""
 
@@ -222,6 +222,9 @@ class _CommunityAsking:
         return self._message
 
     def take(self, data: bytes) -> Answer | None:
+        usual = plain(data)
+        if usual is not None:
+            return None if usual.number != self._number else Answer(usual.status, usual.index, usual.rows, len(data))
         try:
             found, _ = decoder.decode(data, asn1Spec=self._api.Message())
             pdu = self._api.apiMessage.get_pdu(found)

@@ -86,7 +86,8 @@ def _names(key: str, attrs: Mapping[str, Attr]) -> set[str]:
     index = key.rpartition("/")[2]
     own = {key, name, f"{kind} {name}", f"{kind} {index}"} | {_text(attrs.get("part_label"))}
     if unit:
-        own |= {f"{lead}{unit} {one}" for one in tuple(own) for lead in ("", "unit ")}
+        own |= {f"{lead}{unit} {one}" for one in tuple(own) for lead in ("", "unit ")} | {
+            f"{unit}: {one}" for one in tuple(own)}
     return {_plain(one) for one in own if one.strip()}
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from clustertop.hosts import fold
 from clustertop.model import Why, intern
+from clustertop.places import Supply
 from clustertop.signals import feed, power
 from clustertop.store.feed_estimate import FROM_BMC, FROM_GPU, NOTHING, Estimates
 from clustertop.store.feed_parts import Part, choose
@@ -96,6 +98,8 @@ class Feeds:
         self._seen_at = np.full(count, -np.inf)
         self._lost_since = np.full(len(owners.nodes), np.nan)
         self._limits: tuple[NDArray[np.float64], feed.Held] | None = None
+        self._numbers = numbers
+        self._psus_listed = -1
         self._said: list[dict[str, Attr]] = [{} for _ in site.feeds]
         self._told: tuple[feed.Held, bytes, bytes] | None = None
         self._began: float | None = None
@@ -112,6 +116,7 @@ class Feeds:
             # What did not answer at the beginning is no news.
             self._began = now
         self._choose()
+        self._name_supplies()
         t = self._table.columns
         estimate = self._estimates.work_out(self._tables, now, self._freshness)
         silent = self._silent()
@@ -128,8 +133,13 @@ class Feeds:
                                carried.device_level)
         lost, just_lost = self._nodes_lost(now)
         events = self._events
+        before = events.kind == feed.LOST
         events.update(self._past, new & self._metered, np.where(self._metered, carried.amps, np.nan), carried.volts,
                       held.rating, said, silent, self._partner, just_lost, now)
+        # What took over a load did not climb to it: what it carried before tells nothing of what comes.
+        took = self._partner[(events.kind == feed.LOST) & ~before]
+        if len(took):
+            self._past.forget(np.isin(np.arange(count), took[took >= 0]))
         # A load that nobody hangs on need not be there.
         seen = events.seen | (self._nodes == 0) | carried.estimated
         feed.fill(t, carried, held, events.kind, seen, self._warning)
@@ -157,6 +167,10 @@ class Feeds:
             mine = pdu.of_node.get(owner, []) if owner >= 0 else []
             self._parts[row] = part = choose(one, mine, pdu.keys, pdu.attrs)
             self._whole[row] = part.whole
+            if one.outlets_name_nodes:
+                self._hang(row, {
+                    str(pdu.attrs[outlet].get(word) or "") for outlet in mine
+                    if pdu.attrs[outlet].get("kind") == "outlet" for word in ("part_label", "name")})
             known = part.rows or part.deltas
             self._no_part[row] = Why.KNOWN if known or not mine else intern(
                 f"the PDU has no {one.part}" if one.part else "the PDU has no inlet; name a part of it")
@@ -171,6 +185,32 @@ class Feeds:
         self._delta = [row for row, part in enumerate(self._parts) if part.deltas]
         self._star = [row for row, (one, part) in enumerate(zip(self._feeds, self._parts, strict=True))
                       if part.neutral >= 0 or (len(part.rows) == 3 == one.phases and one.wiring == "star")]
+
+    def _hang(self, row: int, names: set[str]) -> None:
+        """The PDU's outlets are named after nodes: those hang on this feed as well."""
+        one = self._feeds[row]
+        more = sorted(name for name in names & self._numbers.keys() if name not in one.nodes)
+        if not more:
+            return
+        one = replace(one, supplies=(*one.supplies, *(Supply(name) for name in more)))
+        self._feeds = (*self._feeds[:row], one, *self._feeds[row + 1:])
+        self._estimates = Estimates(self._feeds, self._numbers, len(self._owners.nodes))
+        self._nodes[row] = len(one.nodes)
+        self._owners.hang(self._owners.first_feed + row, more)
+        self._told = None
+
+    def _name_supplies(self) -> None:
+        """Give every power supply the feed that it is said to hang on, as an attribute."""
+        psus = self._tables.get("psu")
+        if psus is None or psus.listed == self._psus_listed:
+            return
+        self._psus_listed = psus.listed
+        for one in self._feeds:
+            for supply in one.supplies:
+                for row in psus.of_node.get(self._numbers.get(supply.node, -1), ()) if supply.psus else ():
+                    attrs = psus.attrs[row]
+                    if supply.psus and {psus.keys[row], attrs.get("name")} & {*supply.psus}:
+                        psus.say(row, {**attrs, "feed": one.name})
 
     def claimed(self) -> NDArray[np.intp]:
         """Rows of the ``pdu`` table that a feed stands for."""

@@ -65,6 +65,13 @@ class Owners:
         """Whether owner *number* is a device: one that sends frames and has a link."""
         return self.first_device <= number < self.first_feed
 
+    def hang(self, number: int, names: Sequence[str]) -> None:
+        """These nodes hang on feed *number* as well, as its PDU says."""
+        nodes = {self._number[name] for name in names}
+        bmcs = {self.first_device + place for place, one in enumerate(self.site.devices)
+                if one.kind == "bmc" and one.of in names}
+        self._supplied[number] = self.supplied(number) | nodes | bmcs
+
     def supplied(self, number: int) -> frozenset[int]:
         """What is dark when feed *number* is: its nodes, their BMCs, and the PDU that measures it; by owner."""
         found = self._supplied.get(number)

@@ -16,6 +16,7 @@ from clustertop.signals import (
     gpu,
     host,
     link,
+    nccl_table,
     pcie,
     pdu,
     peer,
@@ -24,6 +25,7 @@ from clustertop.signals import (
     traffic_table,
     uplink,
 )
+from clustertop.signals.power import CRITICAL_RATIO, WARNING_RATIO
 from clustertop.signals.units import pci_key
 from clustertop.store.devices import DOWN, Devices
 from clustertop.store.feeds import Feeds
@@ -56,6 +58,7 @@ LABELS = {
     "net": host.net_label, "process": gpu.process_label, "link": link.label, "disk": disk.label,
     "screen": screen.label, "device": device.label, "pdu": pdu.label, "bmc": bmc.label, "psu": bmc.psu_label,
     "sensor": bmc.sensor_label, "feed": feed.label, "uplink": uplink.label, "traffic": traffic_table.label,
+    "nccl": nccl_table.label,
     "peer": peer.label,
 }
 SPECS = (
@@ -64,12 +67,15 @@ SPECS = (
     pdu.TABLE, bmc.TABLE, bmc.PSU, bmc.SENSOR,
     feed.TABLE,
     uplink.TABLE,
-    peer.TABLE,
     traffic_table.TABLE,
+    nccl_table.TABLE,
+    peer.TABLE,
 )
-GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen", "bmc", "sockets")
+GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen", "sockets", "bmc", "nccl")
 DEVICE_GROUPS = ("pdu", "bmc", "switch", "fabric")
 """Groups of which devices tell."""
+SAME_TABLES = {"fabric": "switch"}
+"""By group: the one whose tables it fills; a fabric's leaves have ports as switches have."""
 SETTLE_SECONDS = 300.0
 """After a boot: links train, services start, counters begin again."""
 RELOAD_SECONDS = 60.0
@@ -78,7 +84,7 @@ RELOAD_AGAIN_SECONDS = 600.0
 """Within this time of one reload there is no other: readings that fail now and then must not keep a node settling."""
 BACK_SECONDS = 1.0
 """A node's own clock that goes back by more than this began anew."""
-LISTS = frozenset({"path", "mig_layout", "jobs", "netdevs", "members", "addresses", "monitors"})
+LISTS = frozenset({"path", "mig_layout", "jobs", "netdevs", "members", "addresses", "monitors"}) | nccl_table.LISTS
 """Attributes that are lists; "unclassified" is one too, but no node sends it."""
 _UNCHANGED = TablePart()
 _NOT_RELEASED = intern("not released")
@@ -143,6 +149,7 @@ class Store:
         settle_seconds: float = SETTLE_SECONDS,
         growth: Mapping[str, tuple[str, ...]] | None = None,
         site: Site | None = None,
+        feed_shares: tuple[float, float] = (WARNING_RATIO, CRITICAL_RATIO),
     ) -> None:
         """Make the tables.
 
@@ -154,6 +161,7 @@ class Store:
             settle_seconds: how long a node settles after a boot.
             growth: by table, the counters whose increase since first seen belongs in each view.
             site: what is watched beside the nodes.
+            feed_shares: of a breaker's rating, from which a feed is to be warned of, and critical.
         """
         self._freshness = freshness or Freshness()
         self._settle_seconds = settle_seconds
@@ -175,23 +183,25 @@ class Store:
         self._paths = PciePaths(self.tables["pcie"], self.tables["gpu"], self.nodes, expect_width, self.history)
         self._ports = Ports(self.tables["port"])
         self._links = Links(self.tables["link"], self.tables["port"])
-        self._devices = Devices(self.tables["device"], self.owners)
         self._starts = Starts(self.tables["peer"])
         self.addresses = Addresses(self.tables["link"], self.tables["peer"])
         """Whose the peers' addresses are."""
+        self._devices = Devices(self.tables["device"], self.owners)
+        self._feeds = Feeds(self.owners.site, self.tables, self.owners, freshness=self._freshness,
+                            warning=feed_shares[0], critical=feed_shares[1])
         self._traffic = Traffic(self.nodes, self.tables, self.history, self._freshness, owners=self.owners.all,
                                 places=self.addresses.of_peers, order=self.owners.site.order)
-        self._feeds = Feeds(self.owners.site, self.tables, self.owners, freshness=self._freshness)
         self._jobs = JobIndex(*(self.tables[name] for name in ("node", "gpu", "process")))
         self._tables_of = {
             group: tuple((spec.name, self.tables[spec.name]) for spec in SPECS if spec.group == group)
             for group in GROUPS
         }
         self._device_tables = {
-            group: tuple((spec.name, self.tables[spec.name]) for spec in SPECS if spec.group == group)
+            group: tuple((spec.name, self.tables[spec.name]) for spec in SPECS
+                         if spec.group == SAME_TABLES.get(group, group))
             for group in DEVICE_GROUPS
         }
-        self._flag_cache: dict[str, tuple[int, np.ndarray]] = {}
+        self._flag_cache: dict[tuple[str, str], tuple[int, np.ndarray]] = {}
         node_table = self.tables["node"]
         for number, node in enumerate(self.nodes):
             node_table.add(number, "", {"name": node.name})
@@ -471,10 +481,12 @@ class Store:
         listed = np.array([node.told.get("rdma", ("",))[0] in _LISTED for node in self._nodes])
         judge_nodes(nodes.columns, ports.columns, np.where(listed, self._expected_ports, np.nan))
         screen.derive(self.tables["screen"].columns, self._flags("screen", screen.gpu_monitored))
+        self._nccl()
         self._net()
         self._groups(now)
         self._node_table(nodes, gpus, now)
         self._devices.derive(now)
+        uplink.derive(self.tables["uplink"].columns)
         self._feeds.derive(now)
         pdu.derive(self.tables["pdu"].columns, self._feeds.claimed())
         bmc.derive_psu(self.tables["psu"].columns)
@@ -508,14 +520,28 @@ class Store:
         failed = np.array([(told := node.told.get(group)) is not None and told[0] in _NOT_READ for node in self._nodes])
         return failed[table.node[: table.rows]]
 
-    def _flags(self, name: str, test: Callable[[Mapping[str, Attr]], bool]) -> np.ndarray:
-        """[rows] of *test* on each row's attributes, worked out again only when a row changed."""
+    def _flags(self, name: str, test: Callable[[Mapping[str, Attr]], bool], what: str = "") -> np.ndarray:
+        """[rows] of *test* on each row's attributes, worked out again only when a row changed.
+
+        *what* tells tests on one table apart.
+        """
         table = self.tables[name]
-        known = self._flag_cache.get(name)
+        known = self._flag_cache.get((name, what))
         if known is None or known[0] != table.listed:
             known = (table.listed, np.array([test(attrs) for attrs in table.attrs], np.bool_))
-            self._flag_cache[name] = known
+            self._flag_cache[name, what] = known
         return known[1]
+
+    def _nccl(self) -> None:
+        table, ports = self.tables["nccl"], self.tables["port"].columns
+        if not table.rows:
+            return
+        fabric = self._flags("port", lambda attrs: attrs.get("link_layer") == "InfiniBand", "infiniband")
+        infiniband = np.zeros(len(self.nodes), np.bool_)
+        infiniband[ports.row_node[fabric & (ports.col("link") == rdma.UP)]] = True
+        nccl_table.derive(
+            table.columns, table.node_time[: table.rows], self._flags("nccl", nccl_table.shows_rdma, "rdma"),
+            infiniband[table.node[: table.rows]], self._flags("nccl", nccl_table.is_communicator, "communicator"))
 
     def _net(self) -> None:
         table = self.tables["net"]

@@ -13,7 +13,7 @@ from clustertop.signals.units import number
 from clustertop.store.layout import Layout, runs_index
 from clustertop.store.view import FRESH, LATE, STALE, Freshness, TableView
 from clustertop.text import clean
-from clustertop.wire.frame import MAX_ROWS
+from clustertop.wire.frame import MAX_PORTS, MAX_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -60,6 +60,8 @@ class Table:
         """
         self.spec = spec
         self._reuse = reuse
+        self._most = MAX_PORTS if spec.name == "uplink" else MAX_ROWS
+        """Rows of one owner."""
         self._free: dict[int, list[int]] = {}
         """By node: rows of things that have gone, where they may be used again."""
         self._label = label
@@ -164,7 +166,7 @@ class Table:
         if row is None:
             mine = self.of_node.setdefault(node, [])
             row = self._freed(node, mine)
-            if row is None and len(mine) >= MAX_ROWS:
+            if row is None and len(mine) >= self._most:
                 return None
             if row is not None:
                 del self.index[node, self.keys[row]]
@@ -196,7 +198,7 @@ class Table:
             row = free.pop()
             if not self.present[row]:
                 return row
-        return next((old for old in mine if not self.present[old]), None) if len(mine) >= MAX_ROWS else None
+        return next((old for old in mine if not self.present[old]), None) if len(mine) >= self._most else None
 
     def expect(self, node: int, key: str, attrs: Mapping[str, Attr]) -> int | None:
         """Return the row of a thing that *node* had before; it is missing until the node lists it."""

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from clustertop.store.view import FleetView
 
 
+_OF_THEIR_KIND = frozenset({"devices", "feeds"})
+"""Parents that are all of one kind, and are called so."""
+_ALONE = frozenset({"feed", "bmc", "device"})
+"""Tables of what is the only one of its kind under its name: the word for the kind is enough beside it."""
+
+
 def many(alert: Alert) -> bool:
     """Whether it stands for many things."""
     return alert.row < 0
@@ -21,9 +27,11 @@ def many(alert: Alert) -> bool:
 def thing_words(thing: Thing, members: int) -> str:
     """What a line says beside the node: the device, ``node`` for the node itself, of a parent how many it holds."""
     if not thing.node:
-        return f"{members} nodes"
+        return f"{members} {thing.label if thing.table in _OF_THEIR_KIND else 'nodes'}"
     if thing.key == "*":
         return f"{members} {thing.label}"
+    if thing.table in _ALONE:
+        return thing.label.partition(" ")[0]
     return thing.label if thing.key else "node"
 
 

@@ -126,19 +126,23 @@ def launcher(nonce: str, candidates: Iterable[str] = CANDIDATES) -> bytes:
 
 def probe_args(settings: PollSettings, nonce: str) -> dict[str, object]:
     """Return what the probe's ``loop.main`` is given: nonce, seconds per group, names to look for, other roots."""
-    args: dict[str, object] = {
-        "nonce": nonce,
-        "every": {
-            "gpu": settings.interval_seconds,
-            "rdma": settings.interval_seconds,
-            "host": settings.interval_seconds,
-            "pcie": settings.pcie_interval_seconds,
-            "net": max(SELDOM_SECONDS, settings.interval_seconds),
-            "disk": max(SELDOM_SECONDS, settings.interval_seconds),
-            "sockets": settings.interval_seconds,
-        },
-        "statistics": patterns(),
+    every = {
+        "gpu": settings.interval_seconds,
+        "rdma": settings.interval_seconds,
+        "host": settings.interval_seconds,
+        "pcie": settings.pcie_interval_seconds,
+        "net": max(SELDOM_SECONDS, settings.interval_seconds),
+        "disk": max(SELDOM_SECONDS, settings.interval_seconds),
     }
+    args: dict[str, object] = {"nonce": nonce, "every": every, "statistics": patterns()}
+    if settings.sockets_interval_seconds is None:
+        args["without"] = ["sockets"]
+    else:
+        every["sockets"] = max(settings.sockets_interval_seconds, settings.interval_seconds)
+    if settings.nccl_logs:
+        args["nccl"] = {"logs": list(settings.nccl_logs)}
+    if settings.bmc_tool:
+        args["bmc"] = {"tool": settings.bmc_tool}
     if settings.nvml:
         args["nvml"] = settings.nvml
     if settings.root:

@@ -19,6 +19,8 @@ from clustertop.text import clean
 VERSION = 1
 MAX_ROWS = 1024
 """Most rows a node may have in one table."""
+MAX_PORTS = 2560
+"""Most rows of table ``uplink``: the leaves of a fabric have more ports than a node has of anything."""
 MAX_COLUMNS = 512
 MAX_FRAME = 1 << 20
 """Longest payload accepted, in bytes."""
@@ -116,18 +118,18 @@ def decode(payload: bytes) -> Frame:
         raise FrameError(f"frame version {frame.v}; this console reads {VERSION}")
     for group, part in frame.g.items():
         for name, table in part.tb.items():
-            wrong = _wrong(table)
+            wrong = _wrong(table, MAX_PORTS if name == "uplink" else MAX_ROWS)
             if wrong:
                 raise FrameError(f"{clean(group, 40)}.{clean(name, 40)}: {wrong}")
     return frame
 
 
-def _wrong(table: TablePart) -> str:
-    """What is wrong with a table's part; empty if nothing is."""
+def _wrong(table: TablePart, most: int) -> str:
+    """What is wrong with a table's part of at most so many rows; empty if nothing is."""
     if len(table.j) != len(table.s):
         return f"{len(table.j)} text cells but {len(table.s)} texts"
     if len(table.i) % 2:
         return "a run without a length"
-    if table.r is not None and (len(table.r) > MAX_ROWS or len(table.c or ()) > MAX_COLUMNS):
-        return f"more than {MAX_ROWS} rows or {MAX_COLUMNS} columns"
+    if table.r is not None and (len(table.r) > most or len(table.c or ()) > MAX_COLUMNS):
+        return f"more than {most} rows or {MAX_COLUMNS} columns"
     return ""

@@ -27,6 +27,8 @@ class PollSettings:
     interval_seconds: float = 2.0
     """Between two readings of the groups gpu, rdma and host."""
     pcie_interval_seconds: float = 10.0
+    sockets_interval_seconds: float | None = 10.0
+    """Between two readings of the TCP connections; None: they are not read."""
     keepalive_seconds: float = 5.0
     keepalive_count: int = 3
     """Unanswered keepalives after which the connection is lost."""
@@ -58,13 +60,28 @@ class PollSettings:
     """Another NVML library on the nodes; empty: the driver's own."""
     root: str = ""
     """Another root of /proc and /sys on the nodes; empty: ``/``."""
+    nccl_logs: tuple[str, ...] = ()
+    """Paths of NCCL logs on the nodes, patterns of the shell's kind allowed; empty: none is read."""
+    nccl_nodes: frozenset[str] | None = None
+    """Nodes that have them; None: all."""
+    in_band: frozenset[str] = frozenset()
+    """Nodes whose BMC is read in band, by a tool on the node itself."""
+    in_band_tool: str = "ipmitool"
+    bmc_tool: str = ""
+    """Of one node's settings: that tool; empty: its BMC is not read in band."""
 
     def of(self, node: NodeInfo) -> PollSettings:
         """These settings with the node's own interval, where it has one; PCIe is not read more often than that."""
         every = node.interval_seconds
+        if self.nccl_logs and self.nccl_nodes is not None and node.name not in self.nccl_nodes:
+            return replace(self, nccl_logs=()).of(node)
+        if node.name in self.in_band and not self.bmc_tool:
+            return replace(self, bmc_tool=self.in_band_tool).of(node)
         if not every:
             return self
-        return replace(self, interval_seconds=every, pcie_interval_seconds=max(every, self.pcie_interval_seconds))
+        sockets = self.sockets_interval_seconds
+        return replace(self, interval_seconds=every, pcie_interval_seconds=max(every, self.pcie_interval_seconds),
+                       sockets_interval_seconds=None if sockets is None else max(every, sockets))
 
 
 

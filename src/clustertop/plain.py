@@ -13,6 +13,7 @@ from clustertop import __version__
 from clustertop.clock import iso, local_minute, local_time
 from clustertop.jobs import SILENT_INTERVALS, job_lines
 from clustertop.model import LinkState, Severity, Why
+from clustertop.plain_traffic import traffic_notes, traffic_object, traffic_tables
 from clustertop.quantity import duration, quantity
 from clustertop.rules import latency
 from clustertop.rules.exits import LIMITS, NO_METER, TITLES, UNITS, exits
@@ -119,9 +120,18 @@ def fleet_lines(snapshot: Snapshot) -> list[str]:
     jobs = job_table(snapshot)
     if jobs:
         lines += ["", *jobs]
+    lines += traffic_lines(view)
     lines += ["", *exit_lines(exits(view))]
     lines += ["", *alert_lines(snapshot.alerts, view.at)]
     return lines
+
+
+def traffic_lines(view: FleetView) -> list[str]:
+    """Traffic between racks and leaves, an empty line before each table; nothing where no meter is read."""
+    lines: list[str] = []
+    for head, rows, left in traffic_tables(view):
+        lines += ["", *table(head, rows, left=left)]
+    return lines + traffic_notes(view)
 
 
 def exit_lines(made: Sequence[Exits]) -> list[str]:
@@ -340,6 +350,7 @@ def fleet_object(snapshot: Snapshot, when: Times | None = None) -> dict[str, obj
             gpu["job"] = view.jobs.name(int(view.jobs.gpu[row])) or None
     return {"clustertop": __version__, "at": iso(view.wall), "nodes": nodes,
             "jobs": [job_object(line) for line in job_lines(snapshot)],
+            "traffic": traffic_object(view),
             "exits": [exit_object(one, view) for one in exits(view)],
             "differences": [difference_object(one) for one in outliers(view)],
             "alerts": [alert_object(alert, snapshot.engine.rules, view, when) for alert in snapshot.alerts]}

@@ -25,8 +25,10 @@ from clustertop.plain import (
     exit_object,
     node_state,
     table,
+    traffic_lines,
     unread,
 )
+from clustertop.plain_traffic import traffic_object
 from clustertop.quantity import duration
 from clustertop.rules.exits import exits
 from clustertop.rules.outliers import Outlier, outliers
@@ -47,7 +49,8 @@ if TYPE_CHECKING:
 EXIT_OK, EXIT_WARNING, EXIT_CRITICAL, EXIT_UNKNOWN = 0, 1, 2, 3
 STATUS_WORDS = {EXIT_OK: "ok", EXIT_WARNING: "warning", EXIT_CRITICAL: "critical", EXIT_UNKNOWN: "unknown"}
 SECTIONS = (("gpu", "GPU"), ("pcie", "PCIe"), ("port", "RDMA"), ("node", "nodes"), ("net", "network"),
-            ("disk", "file systems"), ("screen", "configuration"), ("nccl", "NCCL"))
+            ("disk", "file systems"), ("screen", "configuration"), ("nccl", "NCCL"),
+            ("traffic", "traffic between racks and leaves"))
 READING_RULES = frozenset({"node_unreachable", "node_stale", "probe_hung", "group_failed", "group_stale"})
 """Rules that say that something could not be read, not that it is bad."""
 NOT_READ = ("PFC priorities and ECN settings of the ports",)
@@ -163,6 +166,7 @@ def lines(report: Report) -> list[str]:
     if report.differences:
         out += ["", f"differences between peers: {len(report.differences)}"]
         out += [f"  {one}" for one in report.differences]
+    out += traffic_lines(report.view)
     out += ["", *exit_lines(report.exits)]
     told = fact_lines(report.facts)
     if told:
@@ -248,6 +252,7 @@ def as_object(report: Report) -> dict[str, object]:
                      for alert in report.findings],
         "unread": [{"node": node, "why": why} for node, why in report.unread],
         "differences": [difference_object(one) for one in report.differences],
+        "traffic": traffic_object(report.view),
         "exits": [exit_object(one, report.view) for one in report.exits],
         "facts": fact_object(report.facts),
         "judged": [{"rule": one.rule, "table": one.table, "title": one.title, "known": one.known,

@@ -154,4 +154,4 @@ def columns(rows: list[dict[str, object]], cells: dict[str, list[float]]) -> dic
 
 def ring(order: list[int], rate: float) -> dict[tuple[int, int], float]:
     """Each sends to the next."""
-    return {pair: rate for pair in zip(order, order[1:] + order[:1], strict=True)}
+    return dict.fromkeys(zip(order, order[1:] + order[:1], strict=True), rate)

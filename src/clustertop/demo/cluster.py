@@ -58,7 +58,9 @@ class Cluster:
 def schedule(args: Mapping[str, object]) -> Schedule:
     """Return the groups that the probe's *args* ask for, with their intervals."""
     wanted = args.get("groups")
-    names = [name for name in GROUPS if not isinstance(wanted, list) or name in wanted]
+    without = args.get("without")
+    names = [name for name in GROUPS if (not isinstance(wanted, list) or name in wanted)
+             and not (isinstance(without, list) and name in without)]
     every = {name: INTERVALS[name] for name in names}
     for key in ("every", "intervals"):
         given = args.get(key)

@@ -214,7 +214,8 @@ def head_lines(picture: Picture, wide: int) -> list[Line]:
             words = part(picture.view["traffic"], "unplaced_ratio", loose)[0]
             out.append((f", {words} unplaced", "text" if lost < 0.1 else "warning"))
     lines: list[Line] = [tuple(out)]
-    shown = traffic.sentences[1:] if not traffic.racks else traffic.sentences  # the first stands where the matrix would
+    # Without racks the first stands where the matrix would.
+    shown = traffic.sentences if traffic.racks else traffic.sentences[1:]
     for sentence in shown:
         lines += [((f" {line}", "unknown"),) for line in wrap(sentence, max(wide - 2, 20))]
     return lines

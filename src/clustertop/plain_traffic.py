@@ -28,7 +28,7 @@ def traffic_tables(view: FleetView) -> list[tuple[tuple[str, ...], list[list[str
         return []
     scopes = [row for key, row in picture.rows.items() if not key.startswith("leaf/")]
     out: list[tuple[tuple[str, ...], list[list[str]], int]] = [
-        (SCOPE_HEAD, [_scope(table, row) for row in scopes], 1)]
+        (SCOPE_HEAD, [_scope(table, row) for row in scopes], 4)]
     if any(leaf.uplinks for leaf in picture.leaves):
         out.append((LEAF_HEAD, [_leaf(leaf) for leaf in picture.leaves], 1))
     return out

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from clustertop.core import Snapshot
     from clustertop.rules.latency import Times
+    from clustertop.rules.spec import Rule
 
 WALL = 1_790_000_000.0
 PEER = ("tx_bytes", "rx_bytes", "sockets", "rtt_us", "rttvar_us")
@@ -50,7 +51,7 @@ class Wires:
 
     def __init__(
         self, racks: int = 4, per_rack: int = 2, *, mapped: bool = True, leaves: int = 0, groups: tuple[str, ...] = (),
-        order: tuple[str, ...] = (),
+        order: tuple[str, ...] = (), rules: Mapping[str, Rule] | None = None,
     ) -> None:
         self.infos = [
             NodeInfo(f"node{number + 1:03d}", rack=f"row-{number // per_rack + 1}" if mapped else "", groups=groups,
@@ -58,7 +59,7 @@ class Wires:
             for number in range(racks * per_rack)]
         self.leaves = {f"lf{number + 1}": Leaf() for number in range(leaves)}
         devices = tuple(Device(name, "switch", None, leaf=name) for name in self.leaves)
-        self.core = Core(self.infos, builtin(), site=Site(devices=devices, order=order))
+        self.core = Core(self.infos, rules or builtin(), site=Site(devices=devices, order=order))
         self.flows: dict[tuple[int, int], float] = {}
         """Bytes per second from one node to another; -1: to an address that is no node's."""
         self.rtt: dict[tuple[int, int], float] = {}

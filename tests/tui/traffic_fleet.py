@@ -66,6 +66,8 @@ class Wires:
         """Microseconds, where it is not 80."""
         self.deaf: set[int] = set()
         """Nodes that tell nothing of their sockets."""
+        self.nameless: set[int] = set()
+        """Nodes that do not tell their addresses."""
         self.jobs: dict[int, list[str]] = {}
         self.now = 1000.0
         self.sequence = 0
@@ -113,7 +115,8 @@ class Wires:
         return {"t": self.now, "iv": 1.0, "ms": 1.0, "st": "ok", "n": self.sequence, "tb": tables}
 
     def _node(self, number: int) -> dict[str, object]:
-        link = {"k": "0000:05:00.0/eth0", "a": {"name": "eth0", "phys": True, "addresses": [f"{address(number)}/16"]}}
+        told = [] if number in self.nameless else [f"{address(number)}/16"]
+        link = {"k": "0000:05:00.0/eth0", "a": {"name": "eth0", "phys": True, "addresses": told}}
         out: dict[str, object] = {
             "host": self._part({"node": columns([{"k": "", "a": {"jobs": self.jobs.get(number, [])}}], {"load1": [1]})}),
             "net": self._part({"link": columns([link], {})})}

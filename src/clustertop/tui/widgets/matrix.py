@@ -30,22 +30,25 @@ _UNPLACED = "none"
 
 
 def short_rate(rate: float) -> str:
-    """``142G``, ``1.2M``, ``940``: at most four characters; ``?`` for an unknown rate, ``.`` for none."""
+    """``142G``, ``1.2M``, ``940``: at most four characters; ``?`` for an unknown rate, ``.`` for none.
+
+    Rates are running means, which never quite reach nothing: less than a byte a second is none.
+    """
     if rate != rate:
         return "?"
-    if rate <= 0:
+    if rate < 1:
         return "."
     size, power = rate, 0
     while size >= 999.5 and power < 5:
         size /= 1000.0
         power += 1
-    digits = f"{size:.1f}" if size < 9.95 and power else f"{max(size, 1.0):.0f}"
+    digits = f"{size:.1f}" if size < 9.95 and power else f"{size:.0f}"
     return f"{digits}{('', 'k', 'M', 'G', 'T', 'P')[power]}"
 
 
 def octave(rate: float, most: float) -> int:
-    """1 to :data:`LEVELS`: how many halvings below *most* a rate is; what is still less is 1, none is 0."""
-    if not rate > 0 or not most > 0:
+    """1 to :data:`LEVELS`, by how many halvings a rate is below *most*; what is still less is 1, none is 0."""
+    if not rate >= 1 or not most >= 1:
         return 0
     return max(1, LEVELS - int(math.log2(max(most / rate, 1.0)) + 1e-9))
 

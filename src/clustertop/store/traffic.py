@@ -174,8 +174,9 @@ class Traffic:
         self._amount.move(_codes(before), _codes(self._pairs))
         if len(placed):
             # What was outside until now is not: a mean with those bytes in it would show them twice.
-            mine, (source, target) = peers.node[: peers.rows][placed], (self._pairs.source, self._pairs.target)
-            self._amount.restart(((target == count) & np.isin(source, mine)) | ((source == count) & np.isin(target, mine)))
+            mine, source, target = peers.node[: peers.rows][placed], self._pairs.source, self._pairs.target
+            self._amount.restart(
+                ((target == count) & np.isin(source, mine)) | ((source == count) & np.isin(target, mine)))
         self._latency.move(self._pairs, self._rack)
         self._crosses_rack = traffic_flows.crosses_rack(self._pairs, self._rack)
         self._crosses_spine = traffic_flows.crosses_spine(self._pairs, self._hangs.matrix)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from clustertop.model import Transition
     from clustertop.store.view import FleetView
 
-ARGS = {"groups": ["host", "net", "rdma", "sockets"],
+ARGS = {"groups": ["host", "net", "nccl", "rdma", "sockets"], "nccl": {"logs": ["/var/log/nccl/*.log"]},
         "every": {"host": 2.0, "net": 10.0, "rdma": 2.0, "sockets": 2.0}}
 WALL = 1.75e9
 
@@ -130,3 +130,32 @@ def test_a_group_that_the_console_does_without_is_not_sent() -> None:
     plan = schedule({"without": ["sockets"]})
     assert "sockets" not in cluster.nodes[0].update(plan, 0.0)
     assert "net" in cluster.nodes[0].update(plan, 0.0)
+
+
+def test_the_nccl_log_tells_the_order_of_ranks_before_and_after_it_went_bad() -> None:
+    looked = Looked(32, ["cross-rack:20"]).until(18.0)
+    job = next(key for key in looked.view.traffic.rows if key.startswith("job/"))
+
+    def seen(column: str) -> float | None:
+        return looked.view["traffic"].value(column, looked.view.traffic.rows[job])
+
+    good = seen("predicted_cross_rack_ratio")
+    assert good is not None
+    assert good < 0.3
+    assert seen("nccl_cross_rack_ratio") == pytest.approx(good, abs=0.05)
+    looked.until(60.0)
+    assert (seen("predicted_cross_rack_ratio") or 0) > 0.9
+    assert (seen("nccl_cross_rack_ratio") or 0) > 0.9
+    attrs = looked.view["traffic"].attrs[looked.view.traffic.rows[job]]
+    assert attrs["order_by"] == "the NCCL log"
+    assert len(attrs["better_order"]) == attrs["nodes"]
+    assert not [one for one in looked.said if one.rule.startswith("nccl")]
+    table = looked.view["nccl"]
+    comm = [row for row, attrs in enumerate(table.attrs) if "comm" in attrs and table.present[row]]
+    assert len(comm) == looked.view["traffic"].attrs[looked.view.traffic.rows[job]]["nodes"]
+    for name in ("ranks", "init_seconds", "network_channels"):
+        assert not np.isnan(table.col(name)[comm]).any(), name
+
+
+def test_without_named_logs_the_demo_reads_none() -> None:
+    assert "nccl" not in Cluster(2).nodes[0].update(schedule({}), 0.0)

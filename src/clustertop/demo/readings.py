@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from clustertop.demo import machine as fixed
+from clustertop.demo import nccl_log
 from clustertop.probe.frames import Err, Group, Table
 from clustertop.probe.gpu import RELEASED
 from clustertop.probe.screening import COLUMNS as SCREEN_COLUMNS
@@ -13,12 +14,13 @@ from clustertop.probe.screening import COLUMNS as SCREEN_COLUMNS
 if TYPE_CHECKING:
     from clustertop.demo.faults import Placed
     from clustertop.demo.machine import Machine
+    from clustertop.demo.plan import Plan
     from clustertop.demo.simulator import Simulator
     from clustertop.demo.traffic import Traffic
     from clustertop.probe.frames import Cell, Row
 
-GROUPS = ("gpu", "pcie", "rdma", "host", "net", "sockets", "screen")
-COST_MS = {"gpu": 6.4, "pcie": 5.1, "rdma": 3.2, "host": 0.6, "net": 0.9, "sockets": 1.1, "screen": 12.0}
+GROUPS = ("gpu", "pcie", "rdma", "host", "net", "sockets", "nccl", "screen")
+COST_MS = {"gpu": 6.4, "pcie": 5.1, "rdma": 3.2, "host": 0.6, "net": 0.9, "sockets": 1.1, "nccl": 0.4, "screen": 12.0}
 FLAP_SECONDS = 20.0
 FLAP_DOWN_SECONDS = 8.0
 AER_AFTER_SECONDS, NARROW_AFTER_SECONDS = 15.0, 40.0
@@ -71,10 +73,11 @@ class Node:
     """Reads one machine of the simulated cluster."""
 
     def __init__(
-        self, number: int, machine: Machine, simulator: Simulator, faults: list[Placed], traffic: Traffic
+        self, number: int, machine: Machine, simulator: Simulator, faults: list[Placed], traffic: Traffic,
+        plan: Plan,
     ) -> None:
         self.number = number
-        self._traffic = traffic
+        self._traffic, self._plan = traffic, plan
         self.machine = machine
         self._simulator = simulator
         self._faults = faults
@@ -164,6 +167,8 @@ class Node:
             return {"screen": Table([("", {"host": self.machine.name})], list(SCREEN_COLUMNS), cells)}
         if name == "net":
             return {"link": Table(self.machine.link_rows, [], [])}
+        if name == "nccl":
+            return {"nccl": nccl_log.table(self.number, self._plan, self._traffic, self.machine.boot_seconds)}
         if name == "sockets":
             return {"peer": self._peers()}
         return self._host()

@@ -96,6 +96,11 @@ class Traffic:
         bad = self._simulator.seconds >= self._bad_order.get(job, np.inf)
         return scattered(members, self._plan) if bad else members
 
+    def reordered(self, job: int) -> float | None:
+        """When the job began anew in its bad order, in seconds since the start; None: it did not, or not yet."""
+        start = self._bad_order.get(job)
+        return start if start is not None and self._simulator.seconds >= start else None
+
     def successors(self) -> Indexes:
         """Of each node, the one that it sends to; -1: none."""
         bad = frozenset(job for job, start in self._bad_order.items() if self._simulator.seconds >= start)

@@ -30,6 +30,7 @@ State = Literal["ok", "warn", "fail", "unknown"]
 EXIT = {"ok": 0, "warn": 1, "fail": 2, "unknown": 3}
 """Exit status of each state; the worst one counts, in the order of ``WORST``."""
 WORST: tuple[State, ...] = ("fail", "unknown", "warn", "ok")
+_REACH = frozenset({"node.reach", "device.reach"})
 OWN_DESCRIPTORS = 64
 """Descriptors that the console needs for itself, beside one a node."""
 MAX_LOOKED_UP = 512
@@ -49,7 +50,7 @@ class Finding:
     todo: str = ""
     """What to do about it; empty where there is nothing to do."""
     node: str = ""
-    """The node it is about; empty: this machine."""
+    """The node or device it is about; empty: this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +92,8 @@ def find(place: Place, checks: Iterable[Check] | None = None) -> list[Finding]:
 
 
 def exit_status(findings: Iterable[Finding]) -> int:
-    """Return 0 all ok, 1 warnings, 2 failures, 3 unknowns or nodes out of reach; failures come first."""
-    states = {"unknown" if one.check == "node.reach" and one.state == "fail" else one.state for one in findings}
+    """Return 0 all ok, 1 warnings, 2 failures, 3 unknowns, nodes or devices out of reach; failures come first."""
+    states = {"unknown" if one.check in _REACH and one.state == "fail" else one.state for one in findings}
     return next((EXIT[state] for state in WORST if state in states), 0)
 
 

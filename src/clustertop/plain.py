@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import unicodedata
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +11,10 @@ import numpy as np
 from clustertop import __version__
 from clustertop.clock import iso, local_minute, local_time
 from clustertop.jobs import SILENT_INTERVALS, job_lines
-from clustertop.model import LinkState, Severity, Why
-from clustertop.plain_traffic import traffic_notes, traffic_object, traffic_tables
+from clustertop.model import LinkState, Severity
+from clustertop.plain_site import device_objects, feed_lines, feed_objects, fleet_rows, unread_devices
+from clustertop.plain_table import SEVERITY_WORDS, row_object, table
+from clustertop.plain_traffic import traffic_lines, traffic_object
 from clustertop.quantity import duration, quantity
 from clustertop.rules import latency
 from clustertop.rules.exits import LIMITS, NO_METER, TITLES, UNITS, exits
@@ -23,7 +24,7 @@ from clustertop.signals.jobs import NO_JOB
 from clustertop.store.view import STALE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -37,46 +38,12 @@ if TYPE_CHECKING:
     from clustertop.store.view import FleetView, TableView
 
 UP = LinkState.UP.words
-SEVERITY_WORDS = {Severity.OK: "ok", Severity.INFO: "info", Severity.WARNING: "warn", Severity.CRITICAL: "CRIT"}
 
 
 def json_text(value: object, indent: int | None = None) -> str:
     """*value* as JSON that stdout can carry whatever its encoding."""
     plain_ascii = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") != "utf8"
     return json.dumps(value, ensure_ascii=plain_ascii, indent=indent, allow_nan=False)
-
-
-def cells(text: str) -> int:
-    """Columns that *text* takes on a terminal."""
-    if text.isascii():
-        return len(text)
-    return sum(0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
-               for char in text)
-
-
-def pad(text: str, width: int, *, right: bool = False) -> str:
-    """*text* filled up with blanks to *width* columns, or cut to it with an ellipsis."""
-    if cells(text) > width:
-        cut = ""
-        for char in text:
-            if cells(cut + char) > width - 1:
-                break
-            cut += char
-        text = cut + "…"
-    blanks = " " * max(width - cells(text), 0)
-    return blanks + text if right else text + blanks
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 2, widest: int = 60) -> list[str]:
-    """Aligned lines; the first *left* columns to the left, the others to the right, the last one free."""
-    body = [list(row) for row in rows]
-    every = [list(head), *body]
-    widths = [min(max(cells(row[column]) for row in every), widest) for column in range(len(head))]
-    lines = []
-    for row in every:
-        line = [pad(cell, widths[column], right=column >= left) for column, cell in enumerate(row[:-1])]
-        lines.append("  ".join([*line, row[-1]]).rstrip())
-    return lines
 
 
 def node_state(view: FleetView, row: int) -> str:
@@ -99,7 +66,7 @@ def released_words(view: FleetView, row: int) -> str:
 
 
 def fleet_lines(snapshot: Snapshot) -> list[str]:
-    """One line per node, then what could not be read and why, what sets nodes apart from their peers, the alerts.
+    """One line per node, one per feed, then what could not be read and why, what sets nodes apart, the alerts.
 
     ``>=`` before a sum or a maximum: not every thing that is there gave a reading. ``(2/4)`` behind a mean: it is over
     2 of 4 things.
@@ -111,9 +78,12 @@ def fleet_lines(snapshot: Snapshot) -> list[str]:
     head = ("node", "state", "GPUs", "util", "power", "hottest", "cpu", "mem", "load", "net rx", "net tx", "rdma rx",
             "rdma tx", "alerts")
     lines = table(head, rows)
+    feeds = feed_lines(snapshot)
+    if feeds:
+        lines += ["", *feeds]
     missing = unread(snapshot)
     if missing:
-        lines += ["", f"could not be read: {len(missing)}", *table(("node", "why"), missing)[1:]]
+        lines += ["", f"could not be read: {len(missing)}", *table(("what", "why"), missing)[1:]]
     differences = outliers(view)
     if differences:
         lines += ["", f"differences between peers: {len(differences)}", *(f"  {one}" for one in differences)]
@@ -124,14 +94,6 @@ def fleet_lines(snapshot: Snapshot) -> list[str]:
     lines += ["", *exit_lines(exits(view))]
     lines += ["", *alert_lines(snapshot.alerts, view.at)]
     return lines
-
-
-def traffic_lines(view: FleetView) -> list[str]:
-    """Traffic between racks and leaves, an empty line before each table; nothing where no meter is read."""
-    lines: list[str] = []
-    for head, rows, left in traffic_tables(view):
-        lines += ["", *table(head, rows, left=left)]
-    return lines + traffic_notes(view)
 
 
 def exit_lines(made: Sequence[Exits]) -> list[str]:
@@ -189,7 +151,7 @@ def job_table(snapshot: Snapshot) -> list[str]:
 
 
 def unread(snapshot: Snapshot) -> list[tuple[str, str]]:
-    """(node, why) of every node, and every group of readings on a node, that says nothing now."""
+    """(node, why) of every node, every group of readings on a node, and every device, that says nothing now."""
     view, out = snapshot.view, []
     groups = view["group"]
     for row, node in enumerate(view.nodes):
@@ -212,7 +174,7 @@ def unread(snapshot: Snapshot) -> list[tuple[str, str]]:
             elif groups.level[group] == STALE:
                 out.append((node.name, f"{groups.keys[group]} stale: no reading for "
                                        f"{duration(groups.value('group_age_seconds', group))}"))
-    return out
+    return out + unread_devices(view)
 
 
 def _node_row(view: FleetView, row: int, worst: dict[str, Severity], *, blind: bool) -> list[str]:
@@ -272,19 +234,22 @@ def alert_lines(alerts: Sequence[Alert], now: float) -> list[str]:
         return ["no alerts"]
     lines = [f"{len(alerts)} alert{'s' if len(alerts) > 1 else ''}"]
     lines += table(("", "since", "node", "thing", "message"), [
-        (SEVERITY_WORDS[alert.severity], duration(now - alert.since), alert.where, _thing(alert.thing), alert.message)
+        (SEVERITY_WORDS[alert.severity], duration(now - alert.since), alert.where, thing_words(alert.thing),
+         alert.message)
         for alert in alerts], left=5)[1:]
     return lines
 
 
-def _thing(thing: Thing) -> str:
-    """The thing's label beside its node's name; empty where the one says the other."""
-    return thing.label if thing.node and thing.label != thing.node else ""
+def thing_words(thing: Thing) -> str:
+    """The thing's label beside its node's name; of a feed or device its kind; empty where the one says the other."""
+    if not thing.node or thing.label == thing.node:
+        return ""
+    return thing.label.removesuffix(f" {thing.node}")
 
 
 def transition_line(change: Transition) -> str:
     """One transition as one line."""
-    where = f"{change.thing.node} {_thing(change.thing)}".strip() or change.thing.label
+    where = f"{change.thing.node} {thing_words(change.thing)}".strip() or change.thing.label
     return (f"{local_time(change.wall)} {SEVERITY_WORDS[change.severity]:4} {change.kind:8} "
             f"{where}: {change.message} [{change.rule}]")
 
@@ -343,12 +308,13 @@ def fleet_object(snapshot: Snapshot, when: Times | None = None) -> dict[str, obj
             "released": None if (since := view["node"].value("gpus_released_seconds", number)) is None
             else iso(view.wall - since),
             "facts": dict(view.facts[number]),
-            "tables": {name: [_row_object(table, int(row)) for row in table.rows_of(number)]
-                       for name, table in view.tables.items()},
+            "tables": {name: [row_object(table, int(row)) for row in table.rows_of(number)]
+                       for name, table in view.tables.items() if view.of.of_nodes(name)},
         })
         for gpu, row in zip(nodes[-1]["tables"]["gpu"], view["gpu"].rows_of(number).tolist(), strict=True):
             gpu["job"] = view.jobs.name(int(view.jobs.gpu[row])) or None
     return {"clustertop": __version__, "at": iso(view.wall), "nodes": nodes,
+            "feeds": feed_objects(view), "devices": device_objects(snapshot), "fleet": fleet_rows(view),
             "jobs": [job_object(line) for line in job_lines(snapshot)],
             "traffic": traffic_object(view),
             "exits": [exit_object(one, view) for one in exits(view)],
@@ -370,23 +336,3 @@ def job_object(line: JobLine) -> dict[str, object]:
         "power_watts": line.power_watts, "power_partial": line.partial,
         "severity": None if line.severity is None else line.severity.name.lower(),
     }
-
-
-def _row_object(table: TableView, row: int) -> dict[str, object]:
-    age = float(table.age[row])
-    readings: dict[str, object] = {}
-    for column, metric in enumerate(table.spec.metrics):
-        value = float(table.values[column, row])
-        unknown = value != value
-        absent = unknown and table.why[column, row] in {Why.NOT_PROVIDED, Why.NEVER_READ}
-        if absent and metric.raw.startswith(("c:", "h:")):
-            continue  # counters that this kind of port does not have would bury the others
-        entry: dict[str, object] = {"value": None if unknown else value, "unit": metric.unit}
-        if unknown:
-            entry["unknown"] = table.reason(metric.name, row)
-        elif metric.words:
-            entry["text"] = metric.words.get(int(value))
-        readings[metric.name] = entry
-    return {"key": table.keys[row], "label": table.labels[row], "present": bool(table.present[row]),
-            "attrs": dict(table.attrs[row]), "age_seconds": None if np.isinf(age) else round(age, 3),
-            "readings": readings}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from clustertop.plain_table import table
 from clustertop.quantity import quantity
 from clustertop.signals.traffic_table import LEAF_COLUMNS, SCOPE_COLUMNS
 
@@ -21,37 +22,30 @@ UNREAD = "no node of either rack is read"
 MARKS = {"nccl": "estimated", "order": "predicted"}
 
 
-def traffic_tables(view: FleetView) -> list[tuple[tuple[str, ...], list[list[str]], int]]:
-    """(heads, rows, columns to the left) of the scopes and of the leaves; nothing where no meter says anything."""
-    picture, table = view.traffic, view["traffic"]
+def traffic_lines(view: FleetView) -> list[str]:
+    """A line per scope and per leaf, and what to configure for what is unknown; nothing where no meter is read."""
+    picture, rows_of = view.traffic, view["traffic"]
     if not any(meter.read for meter in picture.meters):
         return []
     scopes = [row for key, row in picture.rows.items() if not key.startswith("leaf/")]
-    out: list[tuple[tuple[str, ...], list[list[str]], int]] = [
-        (SCOPE_HEAD, [_scope(table, row) for row in scopes], 4)]
+    lines = ["", *table(SCOPE_HEAD, [_scope(rows_of, row) for row in scopes], left=4)]
     if any(leaf.uplinks for leaf in picture.leaves):
-        out.append((LEAF_HEAD, [_leaf(leaf) for leaf in picture.leaves], 1))
-    return out
+        lines += ["", *table(LEAF_HEAD, [_leaf(leaf) for leaf in picture.leaves], left=1)]
+    return [*lines, *picture.sentences]
 
 
-def traffic_notes(view: FleetView) -> list[str]:
-    """What to configure for what is unknown, where at least one meter is read."""
-    read = any(meter.read for meter in view.traffic.meters)
-    return list(view.traffic.sentences) if read else []
-
-
-def _scope(table: TableView, row: int) -> list[str]:
-    attrs = table.attrs[row]
-    share = table.value("share_ratio", row)
+def _scope(rows: TableView, row: int) -> list[str]:
+    attrs = rows.attrs[row]
+    share = rows.value("share_ratio", row)
     meter = str(attrs.get("meter") or "")
     what = f"{attrs.get('definition')}, {meter}{f' ({MARKS[meter]})' if meter in MARKS else ''}" if meter else (
-        f"unknown: {attrs.get('why') or table.reason('share_ratio', row)}")
-    judged = table.value("judged_ratio", row)
+        f"unknown: {attrs.get('why') or rows.reason('share_ratio', row)}")
+    judged = rows.value("judged_ratio", row)
     return [
-        table.labels[row], "?" if share is None else quantity(share, "ratio"), what,
-        f"no: {table.reason('judged_ratio', row)}" if judged is None else "yes",
-        f"{attrs.get('nodes_read', '?')}/{attrs.get('nodes', '?')}", _cell(table, "bytes_per_second", row),
-        _cell(table, "unplaced_ratio", row), "; ".join(_list(attrs.get("notes"))),
+        rows.labels[row], "?" if share is None else quantity(share, "ratio"), what,
+        f"no: {rows.reason('judged_ratio', row)}" if judged is None else "yes",
+        f"{attrs.get('nodes_read', '?')}/{attrs.get('nodes', '?')}", _cell(rows, "bytes_per_second", row),
+        _cell(rows, "unplaced_ratio", row), "; ".join(_list(attrs.get("notes"))),
     ]
 
 
@@ -63,8 +57,8 @@ def _leaf(leaf: LeafPicture) -> list[str]:
             f"{len(leaf.down)}/{len(leaf.uplinks)}" if known else "?", leaf.why]
 
 
-def _cell(table: TableView, name: str, row: int) -> str:
-    return _number(table.value(name, row), table.spec.metric(name).unit)
+def _cell(rows: TableView, name: str, row: int) -> str:
+    return _number(rows.value(name, row), rows.spec.metric(name).unit)
 
 
 def _number(amount: float | None, unit: str) -> str:
@@ -80,20 +74,20 @@ def _list(found: object) -> list[str]:
 
 def traffic_object(view: FleetView) -> dict[str, object]:
     """Everything about traffic for JSON; what is null has its reason beside it."""
-    picture, table = view.traffic, view["traffic"]
+    picture, rows = view.traffic, view["traffic"]
     read = [int(one) for one in picture.rack_read]
     nodes = [int(one) for one in picture.rack_nodes]
     return {
         "missing": list(picture.sentences),
         "meters": [{"name": one.name, "label": one.label, "definition": one.definition, "read": one.read, "of": one.of,
                     "unit": one.unit, "unknown": one.why or None} for one in picture.meters],
-        "scopes": [_scope_object(table, row) for key, row in picture.rows.items() if not key.startswith("leaf/")],
+        "scopes": [_scope_object(rows, row) for key, row in picture.rows.items() if not key.startswith("leaf/")],
         "matrix": {
             "racks": [{"name": name, "nodes": nodes[place], "nodes_read": read[place]}
                       for place, name in enumerate(picture.racks)],
             "unit": "B/s", "meter": "sockets", "from_row_to_column": [_row(line) for line in picture.matrix],
             "unplaced": _row(picture.unplaced), "unknown": UNREAD},
-        "leaves": [_leaf_object(table, picture.rows.get(f"leaf/{leaf.name}"), leaf) for leaf in picture.leaves],
+        "leaves": [_leaf_object(rows, picture.rows.get(f"leaf/{leaf.name}"), leaf) for leaf in picture.leaves],
         "talkers": [_talker(view, one) for one in picture.talkers],
         "unplaced": [{"name": name, "bytes_per_second": rate} for name, rate in picture.strangers],
     }
@@ -103,35 +97,35 @@ def _row(rates: NDArray[np.float64]) -> list[float | None]:
     return [None if np.isnan(rate) else float(rate) for rate in rates]
 
 
-def _readings(table: TableView, row: int, names: tuple[str, ...]) -> dict[str, object]:
+def _readings(rows: TableView, row: int, names: tuple[str, ...]) -> dict[str, object]:
     out: dict[str, object] = {}
     for name in names:
-        amount = table.value(name, row)
-        entry: dict[str, object] = {"value": amount, "unit": table.spec.metric(name).unit}
+        amount = rows.value(name, row)
+        entry: dict[str, object] = {"value": amount, "unit": rows.spec.metric(name).unit}
         if amount is None:
-            entry["unknown"] = table.reason(name, row)
+            entry["unknown"] = rows.reason(name, row)
         out[name] = entry
     return out
 
 
-def _scope_object(table: TableView, row: int) -> dict[str, object]:
-    attrs = table.attrs[row]
+def _scope_object(rows: TableView, row: int) -> dict[str, object]:
+    attrs = rows.attrs[row]
     return {
-        "scope": table.keys[row], "kind": attrs.get("kind"), "name": attrs.get("name") or None,
+        "scope": rows.keys[row], "kind": attrs.get("kind"), "name": attrs.get("name") or None,
         "definition": attrs.get("definition") or None, "meter": attrs.get("meter") or None,
         "quality": MARKS.get(str(attrs.get("meter")), "measured") if attrs.get("meter") else None,
         "unknown": attrs.get("why") or None, "unreliable": _list(attrs.get("unreliable")),
         "notes": _list(attrs.get("notes")), "nodes": attrs.get("nodes"), "nodes_read": attrs.get("nodes_read"),
         "order_by": attrs.get("order_by") or None, "better_order": _list(attrs.get("better_order")),
-        "readings": _readings(table, row, SCOPE_COLUMNS),
+        "readings": _readings(rows, row, SCOPE_COLUMNS),
     }
 
 
-def _leaf_object(table: TableView, row: int | None, leaf: LeafPicture) -> dict[str, object]:
+def _leaf_object(rows: TableView, row: int | None, leaf: LeafPicture) -> dict[str, object]:
     return {
         "leaf": leaf.name, "meter": leaf.meter, "unknown": leaf.why or None, "down": list(leaf.down),
         "unknown_ports": list(leaf.unknown_ports), "busiest": leaf.busiest or None,
-        "readings": {} if row is None else _readings(table, row, LEAF_COLUMNS),
+        "readings": {} if row is None else _readings(rows, row, LEAF_COLUMNS),
         "uplinks": [{"name": one.name, "peer": one.peer or None, "up": one.up, "load_ratio": one.load,
                      "transmit_bytes_per_second": one.out_bytes_per_second,
                      "discards_per_second": one.discards_per_second,

@@ -17,18 +17,18 @@ from clustertop.facts import fact_lines, fact_object, facts
 from clustertop.hosts import fold
 from clustertop.model import Severity
 from clustertop.plain import (
-    SEVERITY_WORDS,
     UP,
     alert_object,
     difference_object,
     exit_lines,
     exit_object,
     node_state,
-    table,
-    traffic_lines,
+    thing_words,
     unread,
 )
-from clustertop.plain_traffic import traffic_object
+from clustertop.plain_site import unread_devices
+from clustertop.plain_table import SEVERITY_WORDS, table
+from clustertop.plain_traffic import traffic_lines, traffic_object
 from clustertop.quantity import duration
 from clustertop.rules.exits import exits
 from clustertop.rules.outliers import Outlier, outliers
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from clustertop.core import Snapshot
     from clustertop.facts import Facts
-    from clustertop.model import Alert, Thing
+    from clustertop.model import Alert
     from clustertop.rules.engine import Engine
     from clustertop.rules.exits import Exits
     from clustertop.rules.latency import Times
@@ -49,10 +49,14 @@ if TYPE_CHECKING:
 EXIT_OK, EXIT_WARNING, EXIT_CRITICAL, EXIT_UNKNOWN = 0, 1, 2, 3
 STATUS_WORDS = {EXIT_OK: "ok", EXIT_WARNING: "warning", EXIT_CRITICAL: "critical", EXIT_UNKNOWN: "unknown"}
 SECTIONS = (("gpu", "GPU"), ("pcie", "PCIe"), ("port", "RDMA"), ("node", "nodes"), ("net", "network"),
-            ("disk", "file systems"), ("screen", "configuration"), ("nccl", "NCCL"),
-            ("traffic", "traffic between racks and leaves"))
-READING_RULES = frozenset({"node_unreachable", "node_stale", "probe_hung", "group_failed", "group_stale"})
+            ("disk", "file systems"), ("screen", "configuration"), ("nccl", "NCCL"), ("traffic", "traffic"),
+            ("peer", "TCP between nodes"), ("uplink", "switch ports"), ("feed", "power feeds"), ("pdu", "PDU parts"),
+            ("bmc", "power of nodes, by their BMCs"), ("psu", "power supplies"))
+READING_RULES = frozenset({"node_unreachable", "node_stale", "probe_hung", "group_failed", "group_stale",
+                           "device_unreachable", "device_stale"})
 """Rules that say that something could not be read, not that it is bad."""
+_OF_READING = frozenset({"device", "group"})
+"""Tables that say whether something is read; what is not stands in a section of its own."""
 NOT_READ = ("PFC priorities and ECN settings of the ports",)
 """What a screening pass should look at and nothing here reads."""
 INSIDE_LINES = 4
@@ -112,7 +116,7 @@ class Report:
     inside: Mapping[str, tuple[Alert, ...]]
     """By id of an alert: every verdict that it stands for."""
     unread: tuple[tuple[str, str], ...]
-    """(node, why) of what could not be read."""
+    """(node or device, why) of what could not be read."""
     differences: tuple[Outlier, ...]
     judged: tuple[Judged, ...]
     exits: tuple[Exits, ...]
@@ -149,14 +153,15 @@ def _judged(view: FleetView, engine: Engine) -> list[Judged]:
 
 def lines(report: Report) -> list[str]:
     """The report as text: worst first in each section, then what differs, then what was not checked."""
-    out = [f"clustertop check: {report.read} of {report.nodes} nodes read"]
-    for section, title in SECTIONS:
+    out = [f"clustertop check: {report.read} of {report.nodes} nodes read{_devices_read(report)}"]
+    sections = (*SECTIONS, *((one, one) for one in sorted(_tables(report) - dict(SECTIONS).keys() - _OF_READING)))
+    for section, title in sections:
         mine = [alert for alert in report.findings if report.rules[alert.rule].table == section]
         judged = [one for one in report.judged if one.table == section and one.known]
         if mine:
             out += ["", f"{title}: {len(mine)} finding{'s' if len(mine) > 1 else ''}"]
             found = table(("", "node", "thing", "what"), [
-                (SEVERITY_WORDS[alert.severity], alert.where, _thing(alert.thing),
+                (SEVERITY_WORDS[alert.severity], alert.where, thing_words(alert.thing),
                  alert.message + _caution(report, alert.rule)) for alert in mine
             ], left=4)[1:]
             for alert, line in zip(mine, found, strict=True):
@@ -173,9 +178,9 @@ def lines(report: Report) -> list[str]:
         out += ["", "facts", *(f"  {line}" for line in told)]
     if report.unread:
         out += ["", f"could not be read: {len(report.unread)}"]
-        out += table(("node", "why"), report.unread, left=2)[1:]
+        out += table(("what", "why"), report.unread, left=2)[1:]
     out += ["", "not checked"]
-    for section, title in SECTIONS:
+    for section, title in sections:
         rules = [one for one in report.judged if one.table == section]
         out += [f"  {one.title}: none of {one.unknown} ({one.why})" for one in rules if not one.known and one.unknown]
         out += [f"  {one.title}: {one.unknown} of {one.known + one.unknown} ({one.why})"
@@ -187,6 +192,19 @@ def lines(report: Report) -> list[str]:
     return [*out, "", f"result: {STATUS_WORDS[report.status]}"]
 
 
+def _devices_read(report: Report) -> str:
+    """How many PDUs, BMCs and switches were read; nothing where none is configured."""
+    devices = report.view["device"]
+    if not len(devices):
+        return ""
+    silent = {name for name, _ in unread_devices(report.view)}
+    return f", {len(devices) - len(silent)} of {len(devices)} devices"
+
+
+def _tables(report: Report) -> set[str]:
+    return {one.table for one in report.judged} | {report.rules[alert.rule].table for alert in report.findings}
+
+
 def _inside(verdicts: Sequence[Alert]) -> list[str]:
     """What an alert about many things stands for: its nodes folded, then a few of its verdicts."""
     if len(verdicts) < 2:
@@ -194,33 +212,33 @@ def _inside(verdicts: Sequence[Alert]) -> list[str]:
     nodes = list(dict.fromkeys(one.thing.node for one in verdicts))
     lines = [f"      on {fold(nodes)}"] if len(nodes) > 1 else []
     shown = verdicts if len(verdicts) <= INSIDE_LINES else verdicts[: INSIDE_LINES - 1]
-    lines += [f"      {f'{one.thing.node} {_thing(one.thing)}'.rstrip()}: {one.message}" for one in shown]
+    lines += [f"      {f'{one.thing.node} {thing_words(one.thing)}'.rstrip()}: {one.message}" for one in shown]
     if len(shown) < len(verdicts):
         lines.append(f"      ... and {len(verdicts) - len(shown)} more")
     return lines
 
 
-def _thing(thing: Thing) -> str:
-    """A thing's label beside its node's name; empty where the one says the other."""
-    return thing.label if thing.node and thing.label != thing.node else ""
-
-
 def brief(report: Report) -> list[str]:
-    """One line per node, for a scheduler's log: its own state, whatever alert its findings are part of."""
+    """One line per node, for a scheduler's log: its own state, whatever alert its findings are part of.
+
+    Behind them one per feed, PDU, BMC or switch that is not fine or could not be read.
+    """
     mine: dict[str, dict[tuple[str, str], Alert]] = {node.name: {} for node in report.view.nodes}
     for verdicts in report.inside.values():
         for one in verdicts:
-            if one.thing.node in mine and one.rule not in READING_RULES:
-                mine[one.thing.node].setdefault((one.rule, one.thing.id), one)
+            if one.thing.node and one.rule not in READING_RULES and (
+                    one.thing.node in mine or one.severity >= Severity.WARNING):
+                mine.setdefault(one.thing.node, {}).setdefault((one.rule, one.thing.id), one)
     gaps: dict[str, list[str]] = {}
     for node, why in report.unread:
         gaps.setdefault(node, []).append(why)
+        mine.setdefault(node, {})
     lines = []
     for node, found in mine.items():
         worst = sorted(found.values(), key=lambda one: -one.severity)
         serious = [one for one in worst if one.severity >= Severity.WARNING]
         status = _status(max((one.severity for one in worst), default=Severity.OK), unread=node in gaps)
-        said = [f"{_thing(one.thing)} {one.message}".strip() for one in serious[:1]]
+        said = [f"{thing_words(one.thing)} {one.message}".strip() for one in serious[:1]]
         said += [f"not read: {'; '.join(gaps[node])}"] if node in gaps else []
         said += [f"{len(serious) - 1} more"] if len(serious) > 1 else []
         lines.append(f"{node} {STATUS_WORDS[status]}{': ' if said else ''}{'; '.join(said)}")

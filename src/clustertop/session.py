@@ -19,7 +19,7 @@ from clustertop.poll.switch_readers import reader_maker
 from clustertop.rules import latency
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
     from types import TracebackType
 
     from clustertop.model import LinkEvent
@@ -31,6 +31,8 @@ Result = TypeVar("Result")
 
 RELEASED_SECONDS = 2.0
 """How often it is looked whether another clustertop of this operator had GPUs let go or taken."""
+LEAVING_SECONDS = 1.5
+"""What takes longer to let go of is told."""
 SMALL_FLEET = 64
 """Up to this many nodes verdicts come twice a second; beyond it once."""
 
@@ -73,15 +75,16 @@ class Session:
         clock: ours.
         tick_seconds: time between two evaluations; None: by the size of the fleet.
         keep: whether what this session learns outlives it; what was learnt before holds either way.
+        tell: gets a sentence where leaving takes long.
     """
 
     def __init__(
         self, plan: Plan, *, tap: Tap | None = None, clock: Clock | None = None, tick_seconds: float | None = None,
-        keep: bool = True,
+        keep: bool = True, tell: Callable[[str], None] = lambda words: None,
     ) -> None:
         self.plan = plan
         self.title = plan.title
-        self._tap = tap
+        self._tap, self._tell = tap, tell
         self.core = Core(plan.inventory.nodes, plan.rules, expect_width=plan.expect_width,
                          expect_gpus=plan.expect_gpus, expect_ports=plan.expect_ports,
                          freshness=plan.freshness, tap=tap,
@@ -293,7 +296,11 @@ class Session:
                 await asyncio.wait({ticker})
                 if not ticker.cancelled():
                     bug = ticker.exception()
-        await asyncio.gather(self._fleet.close(), self._devices.close())
+        waiting = asyncio.create_task(self._say_who_is_left(), name="who is left")
+        try:
+            await asyncio.gather(self._fleet.close(), self._devices.close())
+        finally:
+            waiting.cancel()
         if self._memory is not None:
             await self._memory.close()
         if self._ways:
@@ -302,6 +309,14 @@ class Session:
             bug = bug or other
         if bug is not None and error is None:
             raise bug
+
+    async def _say_who_is_left(self) -> None:
+        """Why it takes so long to leave, where it does: the screen is the operator's again by then."""
+        await asyncio.sleep(LEAVING_SECONDS)
+        left = self._devices.left
+        if left:
+            few = ", ".join(left[:3]) + (" ..." if len(left) > 3 else "")
+            self._tell(f"waiting to give back the sessions of {few}")
 
     def evaluate(self) -> None:
         """Evaluate now, beside the regular ticks."""

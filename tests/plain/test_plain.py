@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clustertop import plain
+from clustertop import plain, plain_table
 from clustertop.clock import iso
 from clustertop.model import LinkState, NodeInfo, Severity, Thing, Transition
 from clustertop.probe.frames import Err, Table
@@ -47,22 +47,22 @@ class TestCells:
     @pytest.mark.parametrize(("text", "width"), [
         ("abc", 3), ("", 0), ("°C", 2), ("節點", 4), ("e\u0301", 1), ("ﾊﾟ", 2), ("𝟘", 1), ("🙂", 2)])
     def test_columns_on_a_terminal(self, text: str, width: int) -> None:
-        assert plain.cells(text) == width
+        assert plain_table.cells(text) == width
 
     @given(st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=30), st.integers(1, 20), st.booleans())
     def test_padded_or_cut_text_takes_exactly_its_columns(self, text: str, width: int, right: bool) -> None:
-        out = plain.pad(text, width, right=right)
-        assert plain.cells(out) == width
-        if plain.cells(text) <= width:
+        out = plain_table.pad(text, width, right=right)
+        assert plain_table.cells(out) == width
+        if plain_table.cells(text) <= width:
             assert out.strip(" ") == text.strip(" ")
 
     @given(st.lists(st.lists(st.text("ab節° ", max_size=12), min_size=3, max_size=3), max_size=6))
     def test_F4_columns_begin_at_the_same_cell_in_every_line(self, rows: list[list[str]]) -> None:  # noqa: N802
-        lines = plain.table(("one", "two", "|"), [[*row[:2], "|"] for row in rows])
-        assert len({plain.cells(line.partition("|")[0]) for line in lines}) == 1
+        lines = plain_table.table(("one", "two", "|"), [[*row[:2], "|"] for row in rows])
+        assert len({plain_table.cells(line.partition("|")[0]) for line in lines}) == 1
 
     def test_the_last_column_is_never_cut_and_the_others_are(self) -> None:
-        (_, line) = plain.table(("node", "message"), [("n" * 100, "m" * 300)])
+        (_, line) = plain_table.table(("node", "message"), [("n" * 100, "m" * 300)])
         assert line == "n" * 59 + "…  " + "m" * 300
 
 

@@ -103,7 +103,7 @@ def test_check_has_the_share_as_a_finding_at_this_moment_and_in_its_json() -> No
     assert found.startswith("warn")
     assert "job 77" in found
     assert "(at this moment; watch waits 5 min)" in found
-    assert line(lines, "traffic between racks and leaves: 1 finding")
+    assert line(lines, "traffic: 1 finding")
     assert "cross-rack, sockets" in line(lines, "job 77")
     scopes = json.loads(plain.json_text(report.as_object(done)))["traffic"]["scopes"]
     assert [one["scope"] for one in scopes] == ["fleet", "job/77"]

@@ -530,3 +530,31 @@ def test_under_uvloop_as_the_console_runs(server: RedfishServer, agents: Snmpsim
     assert "no connection in time" in sink.frames[3][0].g["bmc"].e
     assert server.sessions == {}
     assert PASSWORD not in sink.everything()
+
+
+async def test_who_is_not_let_go_of_yet_is_known_by_name() -> None:
+    gate = asyncio.Event()
+
+    class Slow(Reader):
+        async def read(self, now: float) -> Told:
+            return Told(LinkState.UP, "http")
+
+        async def aclose(self) -> None:
+            await gate.wait()
+
+    class Quick(Slow):
+        async def aclose(self) -> None:
+            return
+
+    def make(device: Device, *_: object) -> Reader:
+        return Slow() if device.name == "slow" else Quick()
+
+    sink = Sink()
+    polled = devices(sink, Device("slow", "bmc", None), Device("quick", "bmc", None), make=make)
+    async with polled:
+        await until(lambda: LinkState.UP in sink.states(0) and LinkState.UP in sink.states(1))
+        closing = asyncio.create_task(polled.close())
+        await until(lambda: polled.left == ("slow",))
+        gate.set()
+        await closing
+        assert polled.left == ()

@@ -120,6 +120,25 @@ class TestCases:
         assert place.said() == ["feed_lost critical feed:A:"]
         assert messages(place)["feed_lost A"].endswith("; B carries 22.8 A of 30 A (76 %)")
 
+    def test_the_feed_that_takes_over_makes_a_step_and_is_not_on_its_way_anywhere(self) -> None:
+        place = Place([Feed("A", 63.0, pdu="a", pair="B"), Feed("B", 63.0, pdu="b", pair="A")])
+        for a, b in ((17.6, 17.9), (15.1, 18.1), (17.4, 35.0)):  # B is read just after the load moved, A just before
+            place.read(9.0, a=a)
+            place.read(1.0, b=b)
+        for amps in (32.2, 31.9, 36.5, 36.2, 35.8, 36.9, 36.0, 36.4, 36.1, 36.7, 36.3, 36.2, 36.5, 36.4, 36.6,
+                     36.2, 36.5):
+            place.read(a=0.0, b=amps)
+        assert place.said() == ["feed_lost critical feed:A:"]
+        assert isinstance(place.feed("B", "slope_amps_per_second"), float)
+
+    def test_a_feed_that_took_over_and_then_climbs_is_foretold(self) -> None:
+        place = Place([Feed("A", 63.0, pdu="a", pair="B"), Feed("B", 63.0, pdu="b", pair="A")])
+        for _ in range(9):
+            place.read(a=18.0, b=18.4)
+        for step in range(16):
+            place.read(a=0.0, b=36.1 + 0.5 * step)
+        assert "feed_forecast warning feed:B:" in place.said()
+
     def test_c7_redundancy_that_is_not_told_is_no_good_news(self) -> None:
         place = Place([], N[:1], ["n1"])
         place.link("n1", LinkState.UP)

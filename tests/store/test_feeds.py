@@ -384,6 +384,33 @@ class TestForecast:
         place = self.rising(0.5, readings=4)
         assert place.feed("f", "limit_in_seconds") == "too few readings yet"
 
+    @pytest.mark.parametrize("before", [2, 3, 12], ids=["at first", "soon", "after two minutes"])
+    @pytest.mark.parametrize("between", [[], [21.0]], ids=["at once", "over a reading"])
+    def test_a_step_is_no_climb(self, before: int, between: list[float]) -> None:
+        place = single()
+        said = []
+        for amps in [*[18.1, 18.0, 18.2] * 4][:before] + between + [24.1, 23.9, 24.3, 24.0, 24.2, 24.3, 24.1, 24.2, 24.3]:
+            place.read(pdu_a=amps)
+            said.append(place.feed("f", "to_critical_seconds"))
+        assert [one for one in said if isinstance(one, float)] == []
+        assert place.feed("f", "limit_in_seconds") == 3600.0
+
+    def test_a_minute_does_not_foretell_a_quarter_of_an_hour(self) -> None:
+        place = self.rising(0.1, readings=8)
+        assert place.feed("f", "slope_amps_per_second") == pytest.approx(0.01)
+        assert (28 - 20.7) / 0.01 > 4 * 70
+        assert place.feed("f", "to_critical_seconds") == "far from the limit"
+        assert place.feed("f", "limit_in_seconds") == 3600.0
+        for step in range(8, 17):
+            place.read(pdu_a=20.0 + 0.1 * step)
+        assert place.feed("f", "to_critical_seconds") == pytest.approx((28 - 21.6) / 0.01, rel=0.02)
+
+    def test_a_climb_after_a_step_is_seen(self) -> None:
+        place = single()
+        for amps in (18.1, 18.0, 18.2, 23.0, *(23.1 + 0.1 * step for step in range(12))):
+            place.read(pdu_a=amps)
+        assert place.feed("f", "to_critical_seconds") == pytest.approx((28 - 24.2) / 0.01, rel=0.05)
+
     def test_after_an_event_the_past_tells_nothing(self) -> None:
         place = self.rising(0.1)
         place.read(pdu_a=0.0)

@@ -50,7 +50,8 @@ async def _check(plan: Plan, args: argparse.Namespace) -> int:
     from clustertop.model import Request
     from clustertop.session import Session
 
-    async with Session(dataclasses.replace(plan, rules=report.momentary(plan.rules)), keep=False) as session:
+    plan = dataclasses.replace(plan, rules=report.momentary(plan.rules))
+    async with Session(plan, keep=False, tell=common.tell) as session:
         await session.wait_readings(2, args.timeout)
         # Which memory no process holds can only be told where processes are listed.
         session.request(Request(None, {"do": "procs", "seconds": PROCESS_SECONDS + args.seconds}))

@@ -130,3 +130,8 @@ def refuse(error: object) -> int:
     """Say on stderr what was wrong; returns the exit status for it."""
     print(f"clustertop: {error}", file=sys.stderr)
     return EXIT_UNKNOWN
+
+
+def tell(words: str) -> None:
+    """Say on stderr what an operator should know while a command ends."""
+    print(f"clustertop: {words}", file=sys.stderr, flush=True)

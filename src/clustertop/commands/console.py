@@ -59,7 +59,7 @@ async def show(plan: Plan, loaded: Loaded | None, args: argparse.Namespace) -> i
     from clustertop.session import Session
 
     with recording(args.record, plan) as tap:
-        async with Session(plan, tap=tap) as session:
+        async with Session(plan, tap=tap, tell=common.tell) as session:
             return await draw(session, loaded, args)
 
 

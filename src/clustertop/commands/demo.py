@@ -117,5 +117,5 @@ async def show(args: argparse.Namespace, faults: list[Fault], loaded: Loaded) ->
 
     async with running(args, faults, loaded) as plan:
         with recording(args.record, plan) as tap:
-            async with Session(plan, tap=tap) as session:
+            async with Session(plan, tap=tap, tell=common.tell) as session:
                 return await draw(session, loaded, args)

@@ -11,10 +11,11 @@ if TYPE_CHECKING:
 
     from clustertop.doctor import Finding
     from clustertop.inventory import Inventory
+    from clustertop.places import Site
 
-HELP = "what would stop it from working: keys, known hosts, limits, python, permissions, clocks, terminal"
+HELP = "what would stop it from working: keys, known hosts, limits, python, permissions, clocks, PDUs, BMCs, terminal"
 MAX_LISTED = 4
-"""With more nodes than this, what is fine on a node is only counted."""
+"""With more nodes than this, what is fine on a node or a device is only counted."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "hosts",
         metavar="HOSTS",
         nargs="*",
-        help="nodes to look at: gpu[001-064],login1, @group, user@host:port",
+        help="nodes to look at, with their PDUs and BMCs: gpu[001-064],login1, @group, user@host:port",
     )
     parser.add_argument("-c", "--config", metavar="FILE", help="config file")
     parser.add_argument("--hosts-file", metavar="FILE", help="file with more nodes, one entry a line")
@@ -41,10 +42,14 @@ def run(args: argparse.Namespace) -> int:
     from clustertop.inventory import resolve
     from clustertop.rules.spec import builtin
     from clustertop.settings import poll_settings
+    from clustertop.site import resolve as resolve_site
+    from clustertop.topology_files import fill
 
     try:
         loaded = load(args.config, known_rules=builtin())
-        inventory = resolve(args.hosts, loaded, args.hosts_file)
+        inventory = fill(resolve(args.hosts, loaded, args.hosts_file), loaded)
+        site = resolve_site(loaded, inventory, whole=not (
+            args.hosts or args.hosts_file or loaded.config.inventory.default_group))
     except ConfigError as error:
         print(f"clustertop: {error}", file=sys.stderr)
         return BAD_CONFIG
@@ -55,10 +60,14 @@ def run(args: argparse.Namespace) -> int:
         from clustertop.doctor_node import examine
 
         findings += asyncio.run(examine(inventory, settings))
+        if site.devices:
+            from clustertop.doctor_device import examine as examine_devices
+
+            findings += asyncio.run(examine_devices(site.devices))
     if args.json:
         _print_json(findings)
     else:
-        _print(findings, inventory, look=look)
+        _print(findings, inventory, site, look=look)
     return exit_status(findings)
 
 
@@ -80,10 +89,10 @@ def _print_json(findings: Sequence[Finding]) -> None:
     print(json.dumps({"exit": exit_status(findings), "findings": rows}, indent=1))
 
 
-def _print(findings: Sequence[Finding], inventory: Inventory, *, look: bool) -> None:
+def _print(findings: Sequence[Finding], inventory: Inventory, site: Site, *, look: bool) -> None:
     from clustertop.doctor import count
 
-    for note in inventory.notes:
+    for note in (*inventory.notes, *site.notes):
         print(f"note: {note}", file=sys.stderr)
     listed = [one for one in findings if not one.node or one.state != "ok" or len(inventory) <= MAX_LISTED]
     wide = max((len(one.check) for one in listed), default=0)
@@ -96,7 +105,11 @@ def _print(findings: Sequence[Finding], inventory: Inventory, *, look: bool) -> 
         if one.todo:
             print(f"{'':7} {'':{wide}}  → {one.todo}")
     if look:
-        bad = {one.node for one in findings if one.node and one.state != "ok"}
-        print(f"\n{len(inventory) - len(bad):,} of {count(len(inventory), 'node')} ready")
+        for total, what, kind in ((len(inventory), "node", "node."), (len(site.devices), "device", "device.")):
+            bad = {one.node for one in findings if one.node and one.check.startswith(kind) and one.state != "ok"}
+            fine = {one.node for one in findings if one.node and one.check.startswith(kind)} - bad
+            if total:
+                print(f"{'' if what == 'device' else chr(10)}{len(fine):,} of {count(total, what)} ready")
     else:
-        print(f"\n{count(len(inventory), 'node')} not looked at; name HOSTS, or '@*' for all of them")
+        more = f" and {count(len(site.devices), 'device')}" if site.devices else ""
+        print(f"\n{count(len(inventory), 'node')}{more} not looked at; name HOSTS, or '@*' for all of them")

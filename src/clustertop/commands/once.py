@@ -40,7 +40,7 @@ async def _once(plan: Plan, args: argparse.Namespace) -> int:
     from clustertop import plain
     from clustertop.session import Session
 
-    async with Session(plan, keep=False) as session:
+    async with Session(plan, keep=False, tell=common.tell) as session:
         await session.wait_readings(READINGS, args.timeout)
         snapshot = session.snapshot
     assert snapshot is not None

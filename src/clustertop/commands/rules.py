@@ -74,7 +74,7 @@ async def _look(plan: Plan, seconds: float, longest: float, out: dict[str, Judge
     from clustertop import plain
     from clustertop.session import Session
 
-    async with Session(plan) as session:
+    async with Session(plan, tell=common.tell) as session:
         await session.wait_readings(2, longest)
         await asyncio.sleep(seconds)
         session.evaluate()

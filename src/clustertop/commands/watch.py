@@ -81,7 +81,7 @@ async def follow(
     notes.tell(plan.notes)
     print(f"clustertop: watching {plan.inventory.folded}", file=sys.stderr)
     with recording(record, plan, force=force, max_bytes=max_bytes) as tap:
-        async with Session(plan, tap=tap) as session:
+        async with Session(plan, tap=tap, tell=common.tell) as session:
             notes.tell(session.notes)
             session.core.listen(lambda changes: notes.tell(session.notes))
             if say:

@@ -44,8 +44,9 @@ MOST_WAIT_SECONDS = 600.0
 """The longest wait after a device that does not answer."""
 JITTER = 0.05
 """Share of an interval that is added to it by chance, and never taken from it."""
-CLOSE_SECONDS = 10.0
-"""How long sessions may take to be deleted, and children to end, all devices at once."""
+CLOSE_SECONDS = 6.0
+"""How long sessions may take to be deleted, and children to end, all devices at once: a BMC of a few slots counts one
+that is left behind against everybody until its own timer ends it."""
 ABANDON_SECONDS = 2.0
 """How much longer what did not end in time is waited for."""
 _FINE = frozenset({LinkState.UP, LinkState.CONNECTING, LinkState.WAITING})
@@ -294,6 +295,11 @@ class Devices:
         for link in self.links:
             if owner is None or link.owner == owner:
                 link.request(body)
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Names of the devices that have not been let go of."""
+        return tuple(link.device.name for link, task in zip(self.links, self._tasks, strict=True) if not task.done())
 
     async def close(self) -> None:
         """Let go of every device, within ``CLOSE_SECONDS`` and a little. Safe to call more than once."""

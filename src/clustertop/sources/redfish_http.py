@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import re
 import ssl
 import time
@@ -184,7 +185,9 @@ class Http:
         except ssl.SSLError:
             raise
         except OSError as error:
-            said = error.strerror or str(error)
+            # What asyncio says of a connection has the address in it once more.
+            known = error.errno is not None and error.errno > 0
+            said = os.strerror(error.errno or 0) if known else error.strerror or str(error)
             raise BmcFailure(BmcState.NOT_ANSWERING, clean(f"no connection: {said}", 200)) from None
         return _answer(await self._wire.exchange(message), most)
 

@@ -24,6 +24,8 @@ BUSY_RATIO = 0.5
 RISEN_RATIO = 0.05
 """A forecast is made of a feed above that share of its rating, or that has risen by that much in the window."""
 STEP_READINGS = 2
+JUMP_SHARE = 0.7
+"""A step of more than this of the whole rise is one. Of a steady climb over six readings it would be two fifths."""
 AT_ONCE = 32
 """Forecasts of one tick; the rest has its turn in the next ones."""
 BEFORE_SECONDS = 60.0
@@ -33,6 +35,7 @@ SETTLED_SECONDS = 180.0
 _ASSUMED_RATING = 16.0
 _IDLE = intern("neither busy nor rising")
 _FELL = intern("it has just fallen")
+_JUMPED = intern("it has just jumped")
 _FAR = intern("far from the limit")
 _FEW = intern("too few readings yet")
 _EVENTS = {"": feed.NO_EVENT, "feed lost": feed.LOST, "breaker tripped": feed.TRIPPED, "load gone": feed.GONE}
@@ -52,6 +55,8 @@ class Past:
         self._foretold = np.full(feeds, -np.inf)
         self.slope, self.gap = np.full(feeds, np.nan), np.full(feeds, np.nan)
         """[feeds] of the last forecast: A/s, and A from the level to the rating; the gap is infinite if not rising."""
+        self.seen_seconds = np.full(feeds, np.nan)
+        """[feeds] how much of the past the last forecast is made of."""
         self.confidence = np.full(feeds, np.nan)
         self.reason = np.full(feeds, Why.NEVER_READ, np.uint16)
         """[feeds] why there is no forecast; of one that reaches no limit soon why that is."""
@@ -108,10 +113,21 @@ class Past:
         order = np.argsort(self._times[row])
         times, amps = self._times[row][order], amps[order]
         fell = self.reason[row] == _FELL
+        known = np.flatnonzero(~np.isnan(amps))
+        jump = _jump(amps[known])
+        if jump:
+            # A load that moved here, a job that started at once: a step is no climb.
+            self.slope[row] = self.gap[row] = self.confidence[row] = math.nan
+            self.reason[row] = _JUMPED
+            if len(known) - jump >= STEP_READINGS:
+                old = order[known[:jump]]
+                self._times[row, old] = self._amps[row, old] = np.nan
+            return
         found = power.forecast(times, amps, rating, horizon_seconds=math.inf)
         if math.isnan(found.slope_per_second) and fell:
             return
         self.slope[row], self.confidence[row] = found.slope_per_second, found.confidence
+        self.seen_seconds[row] = float(times[known[-1]] - times[known[0]])
         self.reason[row] = intern(found.reason) if found.reason else _FAR
         if math.isnan(found.slope_per_second):
             self.gap[row] = self.confidence[row] = math.nan
@@ -134,6 +150,19 @@ class Past:
         newest = np.argsort(np.nan_to_num(self._times[row], nan=-np.inf))[-STEP_READINGS:]
         old = np.setdiff1d(np.arange(SAMPLES), newest)
         self._times[row, old] = self._amps[row, old] = np.nan
+
+
+def _jump(amps: Floats) -> int:
+    """How many of the readings *amps* lie before a step up that is most of their whole rise; 0: there is none."""
+    if len(amps) < power.MIN_POINTS:
+        return 0  # too few to tell, and to foretell
+    rise = float(amps.max() - amps.min())
+    # Of two readings on each side: what one alone does may be its own.
+    after = np.append((amps[1:-1] + amps[2:]) / 2, amps[-1])
+    before = np.append(amps[0], (amps[:-2] + amps[1:-1]) / 2)
+    step = after - before
+    at = int(step.argmax())
+    return at + 1 if step[at] > JUMP_SHARE * rise and rise > 0 else 0
 
 
 class Events:

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 SILENT_SECONDS = 15.0
 """A node from which nothing came for so long, though its link stands, may be without power."""
+TAKEOVER_SECONDS = 60.0
+"""So long after one of a pair lost its load the other's current foretells nothing."""
+AHEAD = 4.0
+"""A forecast looks at most so many times as far ahead as its readings look back: a minute foretells no half hour."""
 _NO_ANSWER = intern("its PDU does not answer")
 _NO_PDU = intern("its PDU is not among the devices")
 _NO_VOLTS = intern("no volts configured, so no current can be estimated")
@@ -133,13 +137,12 @@ class Feeds:
                                carried.device_level)
         lost, just_lost = self._nodes_lost(now)
         events = self._events
-        before = events.kind == feed.LOST
         events.update(self._past, new & self._metered, np.where(self._metered, carried.amps, np.nan), carried.volts,
                       held.rating, said, silent, self._partner, just_lost, now)
-        # What took over a load did not climb to it: what it carried before tells nothing of what comes.
-        took = self._partner[(events.kind == feed.LOST) & ~before]
-        if len(took):
-            self._past.forget(np.isin(np.arange(count), took[took >= 0]))
+        # What a feed takes over from the other of its pair is a step: it is no climb, and what was before says nothing.
+        other = np.maximum(self._partner, 0)
+        self._past.forget((self._partner >= 0) & (events.kind[other] != feed.NO_EVENT)
+                          & (now - events.at[other] <= TAKEOVER_SECONDS))
         # A load that nobody hangs on need not be there.
         seen = events.seen | (self._nodes == 0) | carried.estimated
         feed.fill(t, carried, held, events.kind, seen, self._warning)
@@ -384,7 +387,7 @@ class Feeds:
                             ("to_rating_seconds", held.rating)):
             with np.errstate(invalid="ignore", divide="ignore"):
                 seconds = np.maximum(past.gap - (held.rating - limit), 0.0) / past.slope
-            shown = usable & sure & (seconds <= power.HORIZON_SECONDS)
+            shown = usable & sure & (seconds <= np.fmin(power.HORIZON_SECONDS, AHEAD * past.seen_seconds))
             _put(t, name, np.where(shown, seconds, np.nan), unknown)
             if name == "to_critical_seconds":
                 capped = np.where(shown, seconds, np.where(usable, power.HORIZON_SECONDS, np.nan))

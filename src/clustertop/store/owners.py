@@ -61,6 +61,10 @@ class Owners:
         return next((self._others[kind, name] for kind in sorted(_OF_TABLE[table]) if (kind, name) in self._others),
                     None)
 
+    def of_nodes(self, table: str) -> bool:
+        """Whether rows of *table* are kept under nodes."""
+        return table not in _OF_TABLE
+
     def is_device(self, number: int) -> bool:
         """Whether owner *number* is a device: one that sends frames and has a link."""
         return self.first_device <= number < self.first_feed

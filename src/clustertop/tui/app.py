@@ -51,6 +51,8 @@ __all__ = ["ConsoleApp", "Source", "run_console"]
 LOOK_SECONDS = 0.25
 """How often the source is looked at: so late at most is a snapshot drawn, and four times a second at most."""
 SAID_SECONDS = 3.0
+LOOK_AGAIN_SECONDS = 30.0
+"""How often it is said again that somebody looks at a PDU or a BMC; half of how long that holds."""
 NEWS = frozenset({"raised", "worsened", "remains"})
 """Transitions that the bell rings for."""
 SILENCE_SECONDS = 4.0
@@ -129,6 +131,8 @@ class ConsoleApp(Handling):
         """The moment up to which transitions have been looked at for the bell."""
         self._asking: tuple[int, float] | None = None
         """The node whose processes were asked for last, and when."""
+        self._looking: tuple[int, float] | None = None
+        """The owner whose devices were asked for all they have last, and when."""
 
     def compose(self) -> ComposeResult:
         """Tabs, summary, the panes one over the other, the filter, the keys."""
@@ -175,6 +179,7 @@ class ConsoleApp(Handling):
         if newest is not None:
             self._ring(newest)
         self._ask_processes(now)
+        self._ask_devices(now)
         self.draw_bars()
 
     def take_newest(self) -> None:
@@ -208,6 +213,16 @@ class ConsoleApp(Handling):
             self._asking = (node, now)
             pane.asked = pane.asked or now
             self.source.request(Request(node, {"do": "procs", "seconds": ASK_SECONDS}))
+
+    def _ask_devices(self, now: float) -> None:
+        """Have the PDU or the BMC that is looked at say all it has; no other, and none any longer than that."""
+        owner = self.panes[self.front].devices_of()
+        if owner is None or self.picture is None or not self.picture.view.of.site.devices:
+            self._looking = None
+        elif self.source.live and (self._looking is None or self._looking[0] != owner
+                                   or now - self._looking[1] >= LOOK_AGAIN_SECONDS):
+            self._looking = (owner, now)
+            self.source.request(Request(owner, {"do": "detail", "seconds": 2 * LOOK_AGAIN_SECONDS}))
 
     def watch_snapshot(self, snapshot: Snapshot | None) -> None:
         """Make the picture of a new snapshot and draw the pane in front."""

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clustertop.model import LinkState
+from clustertop.plain_site import amps_text, judged, outlook
+from clustertop.plain_site import order as least_headroom_first
 from clustertop.quantity import duration, quantity
-from clustertop.signals import bmc, feed
+from clustertop.signals import bmc
+from clustertop.store.view import FRESH
 from clustertop.tui.cells import explained, pairs, severity, title, value
 from clustertop.tui.picture import OK, RANK, UNKNOWN
 
@@ -26,8 +29,6 @@ if TYPE_CHECKING:
 WARN_RATIO, CRIT_RATIO = 0.8, 0.875
 """Where a bar has its marks; each feed's own limits stand beside it."""
 MOST_PARTS, MOST_NODES, MOST_SENSORS = 60, 64, 200
-_AHEAD = (("to_warning_seconds", "80 %", "warning"), ("to_critical_seconds", "critical", "warning"),
-          ("to_rating_seconds", "rating", "critical"))
 _FULL, _HALF = "\u28ff", "\u2847"
 
 
@@ -44,31 +45,14 @@ def name_of(picture: Picture, row: int) -> str:
 
 def feed_states(picture: Picture) -> NDArray[np.int8]:
     """[feeds] severity, or UNKNOWN where nothing can be held against a limit."""
-    table = picture.view["feed"]
     out = picture.severity("feed").astype(np.int8)
-    judged = ~np.isnan(table.col("judged_ratio")) | ~np.isnan(table.col("limit_level"))
-    out[(out == OK) & ~judged] = UNKNOWN
+    out[(out == OK) & ~judged(picture.view)] = UNKNOWN
     return out
 
 
 def order(picture: Picture) -> NDArray[np.intp]:
     """Rows with the least headroom first; the feeds of a pair stand one below the other."""
-    table = picture.view["feed"]
-    if not len(table):
-        return np.empty(0, np.intp)
-    worth = RANK[feed_states(picture)] * 10.0 + np.nan_to_num(
-        np.fmax(table.col("share_ratio"), 0.8 * table.col("failover_ratio")))
-    place = {name_of(picture, row): row for row in range(len(table))}
-    done: set[int] = set()
-    groups: list[tuple[float, list[int]]] = []
-    for row in np.argsort(-worth, kind="stable").tolist():
-        if row in done:
-            continue
-        other = place.get(str(table.attrs[row].get("pair") or ""), -1)
-        mine = sorted({row, other} - {-1} - done, key=lambda one: name_of(picture, one))
-        done.update(mine)
-        groups.append((float(worth[mine].max()), mine))
-    return np.array([row for _, mine in groups for row in mine], np.intp)
+    return least_headroom_first(picture.view, RANK[feed_states(picture)].astype(float))
 
 
 def bar(glyphs: Glyphs, ratio: float | None, width: int) -> str:
@@ -97,33 +81,10 @@ def level(ratio: float | None) -> str:
 
 def amps_words(table: TableView, row: int) -> Span:
     """``18.2/32 A``, ``est`` before what is estimated, ``>=`` before what is a part of the whole."""
-    amps, rating = table.value("amps", row), table.value("rating_amps", row)
-    if amps is None:
+    text = amps_text(table, row)
+    if text is None:
         return value(table, "amps", row)
-    covered = table.value("coverage_ratio", row)
-    least = ">=" if covered is not None and covered < 1 else ""
-    text = f"{least}{amps:.1f}/{'?' if rating is None else f'{rating:g}'} A"
-    return (f"est {text}" if table.value("estimated", row) else text, "text" if table.level[row] == 0 else "stale")
-
-
-def outlook(table: TableView, row: int) -> Span:
-    """What happened to its load, or when which limit is reached."""
-    event = table.value("event", row)
-    if event:
-        since = table.value("event_seconds", row)
-        return (f"{feed.EVENT_WORDS[int(event)]}{f' {duration(since)} ago' if since is not None else ''}",
-                "critical" if event != feed.GONE else "warning")
-    trip = table.value("trip_seconds", row)
-    if trip is not None:
-        return (f"trips within {duration(trip)}", "critical")
-    for column, words, style in _AHEAD:
-        seconds = table.value(column, row)
-        if seconds is not None and seconds > 0:
-            sure = table.value("forecast_confidence_ratio", row)
-            return (f"{words} in {duration(seconds)}" + (f" ({sure:.0%} sure)" if sure is not None else ""), style)
-    if table.value("implausible", row):
-        return ("wrong scale?", "warning")
-    return ("", "muted")
+    return (text, "text" if table.level[row] == 0 else "stale")
 
 
 def trend(picture: Picture, row: int, width: int, glyphs: Glyphs) -> str:
@@ -214,12 +175,13 @@ def part_line(table: TableView, row: int, glyphs: Glyphs, wide: int) -> Line:
 
 
 def draw_watts(picture: Picture, node: int) -> tuple[float | None, str]:
-    """What a node draws, and by what: its BMC, else its GPUs alone."""
+    """What a node draws, and by what: its BMC, with the age of what is late, else its GPUs alone."""
     table = picture.view["bmc"]
     for row in table.rows_of(node).tolist():
         watts = table.value("power_watts", row)
         if watts is not None:
-            return watts, "BMC"
+            late = "" if table.level[row] == FRESH else f", {duration(float(table.age[row]))} ago"
+            return watts, f"BMC{late}"
     return picture.view["node"].value("gpu_power_watts", node), "GPUs only"
 
 
@@ -242,8 +204,9 @@ def _nodes(picture: Picture, said: Feed, glyphs: Glyphs, wide: int) -> list[Line
         source = draw_watts(picture, number)[1]
         out.append((
             (f"   {glyphs.fit(name, 14)} ", "title"), (f"{state[0]:<10}", state[1]),
-            (f"{quantity(watts, 'W') if watts >= 0 else '?':>9}", "text" if watts >= 0 else "unknown"),
-            (f"  {source if watts >= 0 else 'power unknown':<13}", "muted"),
+            (f"{quantity(watts, 'W') if watts >= 0 else '?':>9}",
+             "unknown" if watts < 0 else "stale" if "ago" in source else "text"),
+            (f"  {source if watts >= 0 else 'power unknown':<14}", "muted"),
             *_supplies(picture, number, psus),
         ))
     if len(rows) > MOST_NODES:
@@ -267,8 +230,9 @@ def psu_words(table: TableView, row: int) -> Span:
     state = table.value("psu_state", row)
     if state is None:
         return value(table, "psu_state", row)
-    style = "ok" if state == bmc.PSU_OK else "muted" if state == bmc.PSU_ABSENT else (
-        "warning" if state == bmc.PSU_WARNING else "critical")
+    style = {bmc.PSU_OK: "ok", bmc.PSU_ABSENT: "muted", bmc.PSU_WARNING: "warning"}.get(int(state), "critical")
+    if table.level[row] != FRESH:
+        style = "stale"
     return (table.spec.metric("psu_state").words[int(state)], style)
 
 

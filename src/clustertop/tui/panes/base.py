@@ -58,6 +58,10 @@ class Pane(Vertical):
         """The node under the cursor."""
         return None
 
+    def devices_of(self) -> int | None:
+        """The owner (node or device) whose devices are looked at: they are read in full while they are."""
+        return None
+
     def row_text(self) -> str:
         """What "copy" copies."""
         return ""

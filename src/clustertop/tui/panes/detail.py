@@ -64,6 +64,10 @@ class DetailPane(Pane):
         """The node shown."""
         return self.number
 
+    def devices_of(self) -> int | None:
+        """The node shown, for its BMC."""
+        return self.number
+
     def draw(self) -> None:
         """Draw the page."""
         if self.picture is not None and self.number is not None:

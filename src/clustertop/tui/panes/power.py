@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from clustertop.plain_site import outlook
 from clustertop.quantity import quantity
 from clustertop.tui import power
 from clustertop.tui.cells import severity, value
@@ -50,7 +51,7 @@ class PowerPane(Pane):
             Column("power", 8, lambda p, r: value(p.view["feed"], "watts", r),
                    lambda p: p.view["feed"].col("watts"), rank=2),
             Column("by", 22, self._source, None, "<", rank=5),
-            Column("outlook", 16, lambda p, r: power.outlook(p.view["feed"], r),
+            Column("outlook", 16, lambda p, r: outlook(p.view["feed"], r),
                    lambda p: p.view["feed"].col("limit_in_seconds"), "<", rank=2, grow=True, want=24, down=False),
         )
         self.head = Bar(look, id="power-head")
@@ -86,7 +87,8 @@ class PowerPane(Pane):
         table = picture.view["feed"]
         ratio = table.value(column, row)
         if ratio is None:
-            return value(table, column, row)
+            paired = column == "share_ratio" or table.attrs[row].get("pair")
+            return value(table, column, row) if paired else ("-", "muted")
         return (quantity(ratio, "ratio"), power.level(ratio))
 
     def _trend(self, picture: Picture, row: int) -> str:
@@ -94,7 +96,8 @@ class PowerPane(Pane):
 
     def _source(self, picture: Picture, row: int) -> Span:
         table = picture.view["feed"]
-        return (str(table.attrs[row].get("source") or "-"), "warning" if table.value("estimated", row) else "muted")
+        said = str(table.attrs[row].get("source") or "-").replace("estimated from", "est. from")
+        return (said, "warning" if table.value("estimated", row) else "muted")
 
     def draw(self) -> None:
         """Draw totals, feeds and the one under the cursor."""
@@ -135,7 +138,9 @@ class PowerPane(Pane):
                 continue
             answers = int((devices.col("reachable")[mine] == 1).sum())
             all_there = answers == int(mine.sum())
-            out.append((f"  {answers} of {int(mine.sum())} {words} answer", "muted" if all_there else "unknown"))
+            text = f"{answers} of {int(mine.sum())} {words} answer" if self.table.wide >= 100 else (
+                f"{words} {answers}/{int(mine.sum())}")
+            out.append((f"  {text}", "muted" if all_there else "unknown"))
         return tuple(out)
 
     def _empty(self, picture: Picture) -> tuple[str, str]:
@@ -168,6 +173,13 @@ class PowerPane(Pane):
         """The name of the feed under the cursor."""
         row = self.table.row
         return None if row is None or self.picture is None else power.name_of(self.picture, row)
+
+    def devices_of(self) -> int | None:
+        """The PDU of the feed under the cursor."""
+        row = self.table.row
+        if row is None or self.picture is None:
+            return None
+        return self.picture.view.of.number("pdu", power.feed_of(self.picture, row).pdu)
 
     def row_text(self) -> str:
         """The row as text."""

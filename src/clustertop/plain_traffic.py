@@ -62,7 +62,10 @@ def _cell(rows: TableView, name: str, row: int) -> str:
 
 
 def _number(amount: float | None, unit: str) -> str:
-    return "?" if amount is None else quantity(amount, unit)
+    if amount is None:
+        return "?"
+    # What is there is not rounded to nothing.
+    return "<0.1 %" if unit == "ratio" and 0 < amount < 5e-4 else quantity(amount, unit)
 
 
 def _list(found: object) -> list[str]:

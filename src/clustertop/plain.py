@@ -14,6 +14,7 @@ from clustertop.jobs import SILENT_INTERVALS, job_lines
 from clustertop.model import LinkState, Severity
 from clustertop.plain_site import device_objects, feed_lines, feed_objects, fleet_rows, unread_devices
 from clustertop.plain_table import SEVERITY_WORDS, row_object, table
+from clustertop.plain_traffic import traffic_lines, traffic_object
 from clustertop.quantity import duration, quantity
 from clustertop.rules import latency
 from clustertop.rules.exits import LIMITS, NO_METER, TITLES, UNITS, exits
@@ -89,6 +90,7 @@ def fleet_lines(snapshot: Snapshot) -> list[str]:
     jobs = job_table(snapshot)
     if jobs:
         lines += ["", *jobs]
+    lines += traffic_lines(view)
     lines += ["", *exit_lines(exits(view))]
     lines += ["", *alert_lines(snapshot.alerts, view.at)]
     return lines
@@ -314,6 +316,7 @@ def fleet_object(snapshot: Snapshot, when: Times | None = None) -> dict[str, obj
     return {"clustertop": __version__, "at": iso(view.wall), "nodes": nodes,
             "feeds": feed_objects(view), "devices": device_objects(snapshot), "fleet": fleet_rows(view),
             "jobs": [job_object(line) for line in job_lines(snapshot)],
+            "traffic": traffic_object(view),
             "exits": [exit_object(one, view) for one in exits(view)],
             "differences": [difference_object(one) for one in outliers(view)],
             "alerts": [alert_object(alert, snapshot.engine.rules, view, when) for alert in snapshot.alerts]}

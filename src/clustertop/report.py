@@ -28,6 +28,7 @@ from clustertop.plain import (
 )
 from clustertop.plain_site import unread_devices
 from clustertop.plain_table import SEVERITY_WORDS, table
+from clustertop.plain_traffic import traffic_lines, traffic_object
 from clustertop.quantity import duration
 from clustertop.rules.exits import exits
 from clustertop.rules.outliers import Outlier, outliers
@@ -170,6 +171,7 @@ def lines(report: Report) -> list[str]:
     if report.differences:
         out += ["", f"differences between peers: {len(report.differences)}"]
         out += [f"  {one}" for one in report.differences]
+    out += traffic_lines(report.view)
     out += ["", *exit_lines(report.exits)]
     told = fact_lines(report.facts)
     if told:
@@ -268,6 +270,7 @@ def as_object(report: Report) -> dict[str, object]:
                      for alert in report.findings],
         "unread": [{"node": node, "why": why} for node, why in report.unread],
         "differences": [difference_object(one) for one in report.differences],
+        "traffic": traffic_object(report.view),
         "exits": [exit_object(one, report.view) for one in report.exits],
         "facts": fact_object(report.facts),
         "judged": [{"rule": one.rule, "table": one.table, "title": one.title, "known": one.known,

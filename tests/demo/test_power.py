@@ -216,7 +216,7 @@ async def test_a_leaf_switch_counts_what_the_rings_carry(tmp_path: Path) -> None
     assert {role.why for role in roles.values()} == {"alias"}
     share = leaf_share(ifmib.leaf_ports(first, second, roles))
     assert share.why == ""
-    out, crossing = moved[:16].sum() / 10 / RAILS, moved[:16, 16:].sum() / 10 / RAILS
+    out, crossing = moved[:16].sum() / 10, moved[:16, 16:].sum() / 10
     assert out > 1e9
     assert share.host_in == pytest.approx(out, rel=1e-3)
     assert share.uplink_out == pytest.approx(crossing, rel=1e-3)
@@ -475,7 +475,8 @@ def test_peers_have_exchanged_what_the_rings_carried_and_an_incast_is_slow() -> 
         assert [one.sent_bytes for one in peers] == pytest.approx([total[node, one.node] for one in peers])
         assert [one.received_bytes for one in peers] == pytest.approx([total[one.node, node] for one in peers])
         assert sum(one.sent_bytes + one.received_bytes for one in peers) == pytest.approx(total[node].sum() + total[:, node].sum())
-    assert len(calm) == 2  # before and behind it in the ring
+    job = [number for number, one in enumerate(cluster.plan.nodes) if one.job == cluster.plan.nodes[target].job]
+    assert len(calm) == len(job) - 1  # before and behind it in the ring, and those that send it a little
     assert max(calm) < 0.0003
     assert min(one.rtt_seconds for one in cluster.traffic.peers(target)) > 0.003
 
@@ -510,7 +511,7 @@ async def test_incast_fills_one_port_and_a_dead_uplink_stops_while_others_take_o
     assert before is not None
     assert now is not None
     assert before < 0.9 * now
-    assert 0.95 * 50e9 < now < 50e9
+    assert 0.95 * RAILS * 50e9 < now < RAILS * 50e9
     assert (port.out_discards or 0) > 1000
     others = [one for one in looks[50.0][node.leaf].switch.interfaces.values() if one.index != port.index]
     assert all(not one.out_discards for one in others)

@@ -90,7 +90,7 @@ async def test_the_wire_from_launcher_to_end_of_stdin() -> None:
         assert all(line.strip() == b"" for line in node.noise)
         first = await node.frame()
         assert first.full
-        assert set(first.g) == {"gpu", "pcie", "rdma", "host", "screen"}
+        assert set(first.g) == {"gpu", "pcie", "rdma", "host", "net", "sockets", "screen"}
         assert first.h is not None
         assert first.h["host"] == demo.nodes[0].name
         second = await node.frame()

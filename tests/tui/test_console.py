@@ -97,7 +97,8 @@ async def test_an_unknown_is_never_drawn_as_a_number(bad_fleet: FleetSource) -> 
 
 async def test_every_screen_opens_by_its_key_and_shows_its_kind_of_thing(bad_fleet: FleetSource) -> None:
     expected = {"fleet": "rack-a", "alerts": "probe_hung", "nodes": "max temp", "pcie": "below expected width",
-                "rdma": "ports up", "outliers": "nodes compared within their groups"}
+                "rdma": "ports up", "power": "no feed is configured", "traffic": "no meter of traffic is read",
+                "outliers": "nodes compared within their groups"}
     async with console(bad_fleet) as (app, pilot):
         for key, name, _ in SCREENS:
             await pilot.press(key)

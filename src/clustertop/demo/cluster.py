@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 DEFAULT_NODES = 64
 DEFAULT_SEED = 7
-INTERVALS = {"gpu": 2.0, "pcie": 10.0, "rdma": 2.0, "host": 2.0, "screen": 60.0}
+INTERVALS = {"gpu": 2.0, "pcie": 10.0, "rdma": 2.0, "host": 2.0, "net": 10.0, "sockets": 2.0, "nccl": 5.0,
+             "screen": 60.0}
 """Seconds, for what the console leaves open."""
 
 
@@ -39,9 +40,11 @@ class Cluster:
         self.power = Power(self.wiring, self.simulator, seed)
         self.traffic = Traffic(self.plan, self.wiring, self.simulator, self.faults)
         self.switches = Switches(self.plan, self.traffic, self.simulator, seed, self.faults)
+        self.simulator.bent = self.traffic.bent
         self.simulator.followers += [self.power.move, self.traffic.move, self.switches.move]
         self.nodes = [
-            Node(number, build(node, seed), self.simulator, [one for one in self.faults if one.node == number])
+            Node(number, build(node, seed, number), self.simulator,
+                 [one for one in self.faults if one.node == number], self.traffic, self.plan)
             for number, node in enumerate(self.plan.nodes)
         ]
 
@@ -56,7 +59,11 @@ class Cluster:
 def schedule(args: Mapping[str, object]) -> Schedule:
     """Return the groups that the probe's *args* ask for, with their intervals."""
     wanted = args.get("groups")
-    names = [name for name in GROUPS if not isinstance(wanted, list) or name in wanted]
+    without = args.get("without")
+    names = [name for name in GROUPS if (not isinstance(wanted, list) or name in wanted)
+             and not (isinstance(without, list) and name in without)]
+    if not args.get("nccl"):  # as the probe: logs are read only where the console names them
+        names = [name for name in names if name != "nccl"]
     every = {name: INTERVALS[name] for name in names}
     for key in ("every", "intervals"):
         given = args.get(key)

@@ -29,6 +29,8 @@ USER = "demo"
 START_SECONDS = 20.0
 START_SECONDS_PER_NODE = 0.02
 END_SECONDS = 2.0
+SOCKETS_SECONDS = 2.0
+NCCL_LOGS = "/var/log/nccl/*.log"
 HANDSHAKES = 32
 """At once; all nodes share one address here, and no sshd with a limit stands behind it."""
 
@@ -56,9 +58,10 @@ class Demo:
         """Return how to poll it; host keys are checked."""
         return PollSettings(
             interval_seconds=interval_seconds, pcie_interval_seconds=max(pcie_interval_seconds, interval_seconds),
+            sockets_interval_seconds=max(SOCKETS_SECONDS, interval_seconds),
             handshakes_at_once=HANDSHAKES, handshakes_per_host=HANDSHAKES, retry_max_seconds=10.0,
             ssh_config=str(self.ssh_config), known_hosts=str(self.known_hosts), user=USER,
-            client_keys=(str(self.client_key),), agent=False,
+            client_keys=(str(self.client_key),), agent=False, nccl_logs=(NCCL_LOGS,),
         )  # fmt: skip
 
 

@@ -59,6 +59,10 @@ NET_COLUMNS = [
     "carrier_changes", "speed_mbps", "mtu", "operstate",
 ]  # fmt: skip
 NETS = ("eno1", "enp41s0f0np0", "enp41s0f1np1", "lo")
+RAIL_NET = "ib0"
+"""The interface whose address NCCL's sockets use: IP over InfiniBand, so its bytes are its port's."""
+STORAGE_ADDRESS = "10.64.0.10"
+"""A server that is in no rack map: logs and metrics go there."""
 
 GEN5, GEN4, GEN1 = "32.0 GT/s PCIe", "16.0 GT/s PCIe", "2.5 GT/s PCIe"
 _ROOTS = (0x15, 0x3A, 0x84, 0xC1)
@@ -84,19 +88,25 @@ class Machine:
     port_rows: list[Row] = field(default_factory=list)
     port_fixed: list[Cell] = field(default_factory=list)
     net_rows: list[Row] = field(default_factory=list)
+    link_rows: list[Row] = field(default_factory=list)
     gpu_pcie: list[int] = field(default_factory=list)
     """Row of each GPU in the PCIe table."""
     above: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Of each GPU: the rows of the switch's port above it, and of the switch's uplink."""
 
 
-def build(node: PlannedNode, seed: int) -> Machine:
-    """Return the machine called *node*; the same for the same seed."""
+def address(number: int, net: int = 100) -> str:
+    """The address of node *number* in network 10.*net*."""
+    return f"10.{net}.{number // 250}.{number % 250 + 1}"
+
+
+def build(node: PlannedNode, seed: int, number: int = 0) -> Machine:
+    """Return the machine called *node*, the plan's *number*; the same for the same seed."""
     rng = random.Random(f"{seed}/machine/{node.name}")  # noqa: S311 - a repeatable choice, not a secret
     facts: dict[str, Attr] = {
         "host": node.name, "kernel": "5.15.0-1063-nvidia", "boot_id": str(_uuid(rng)), "os": "Ubuntu 22.04.5 LTS",
         "python": "3.10.12", "arch": "x86_64", "driver": "550.127.08", "cuda": "12.4", "nvml": "12.550.127.08",
-        "xid": "NVML events", "kernel_log": "read",
+        "xid": "NVML events", "kernel_log": "read", "net": "netlink (pyroute2)", "sockets": "sock_diag",
     }  # fmt: skip
     machine = Machine(node.name, facts, round(rng.uniform(3e5, 4e6), 3))
     idle = node.job < 0
@@ -106,7 +116,7 @@ def build(node: PlannedNode, seed: int) -> Machine:
     if not idle:
         _processes(machine, node)
     _ports(machine, rng)
-    _nets(machine)
+    _nets(machine, number)
     return machine
 
 
@@ -229,7 +239,7 @@ def _ports(machine: Machine, rng: random.Random) -> None:
     machine.port_fixed = cells
 
 
-def _nets(machine: Machine) -> None:
+def _nets(machine: Machine, number: int) -> None:
     storage = [row[0].removesuffix("/1") for row in machine.port_rows[COMPUTE_PORTS:]]
     functions = {"eno1": "0000:02:00.0", NETS[1]: storage[0], NETS[2]: storage[1]}
     for name in NETS:
@@ -240,6 +250,14 @@ def _nets(machine: Machine) -> None:
             driver = "igb" if name == "eno1" else "mlx5_core"
             attrs: dict[str, Attr] = {"name": name, "phys": True, "pci": function, "driver": driver}
             machine.net_rows.append((f"{function}/{name}", attrs))
+    machine.link_rows = [(key, dict(attrs)) for key, attrs in machine.net_rows]
+    port = machine.port_rows[0][1]
+    machine.link_rows.append((f"{port['pci']}/{RAIL_NET}", {
+        "name": RAIL_NET, "phys": True, "pci": port["pci"], "driver": "mlx5_core"}))
+    told = {"eno1": address(number, 0), RAIL_NET: address(number)}
+    for _, attrs in machine.link_rows:
+        if attrs["name"] in told:
+            attrs["addresses"] = [f"{told[str(attrs['name'])]}/16"]
 
 
 def net_fixed() -> list[list[Cell]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from clustertop.demo import machine as fixed
+from clustertop.demo import nccl_log
 from clustertop.probe.frames import Err, Group, Table
 from clustertop.probe.gpu import RELEASED
 from clustertop.probe.screening import COLUMNS as SCREEN_COLUMNS
@@ -13,11 +14,13 @@ from clustertop.probe.screening import COLUMNS as SCREEN_COLUMNS
 if TYPE_CHECKING:
     from clustertop.demo.faults import Placed
     from clustertop.demo.machine import Machine
+    from clustertop.demo.plan import Plan
     from clustertop.demo.simulator import Simulator
-    from clustertop.probe.frames import Cell
+    from clustertop.demo.traffic import Traffic
+    from clustertop.probe.frames import Cell, Row
 
-GROUPS = ("gpu", "pcie", "rdma", "host", "screen")
-COST_MS = {"gpu": 6.4, "pcie": 5.1, "rdma": 3.2, "host": 0.6, "screen": 12.0}
+GROUPS = ("gpu", "pcie", "rdma", "host", "net", "sockets", "nccl", "screen")
+COST_MS = {"gpu": 6.4, "pcie": 5.1, "rdma": 3.2, "host": 0.6, "net": 0.9, "sockets": 1.1, "nccl": 0.4, "screen": 12.0}
 FLAP_SECONDS = 20.0
 FLAP_DOWN_SECONDS = 8.0
 AER_AFTER_SECONDS, NARROW_AFTER_SECONDS = 15.0, 40.0
@@ -28,6 +31,9 @@ FATAL_AFTER_SECONDS = 30.0
 """Of a link with corrected errors: after its fault began."""
 OLD_FIRMWARE = "28.36.1010"
 LOST = Err("GPU is lost")
+PEER_COLUMNS = ("tx_bytes", "rx_bytes", "sockets", "rtt_us", "rttvar_us", "rtt_max_us", "rttvar_max_us")
+_SOCKETS = 16
+"""Of a pair of nodes: two channels on each rail."""
 HUNG_CALL = "nvmlDeviceGetUtilizationRates"
 _NET_FIXED = fixed.net_fixed()
 _AER = fixed.PCIE_COLUMNS.index("aer_cor")
@@ -66,8 +72,12 @@ class Schedule:
 class Node:
     """Reads one machine of the simulated cluster."""
 
-    def __init__(self, number: int, machine: Machine, simulator: Simulator, faults: list[Placed]) -> None:
+    def __init__(
+        self, number: int, machine: Machine, simulator: Simulator, faults: list[Placed], traffic: Traffic,
+        plan: Plan,
+    ) -> None:
         self.number = number
+        self._traffic, self._plan = traffic, plan
         self.machine = machine
         self._simulator = simulator
         self._faults = faults
@@ -155,7 +165,28 @@ class Node:
         if name == "screen":
             cells: list[Cell] = [0, "ok", 4096, 1, 0]
             return {"screen": Table([("", {"host": self.machine.name})], list(SCREEN_COLUMNS), cells)}
+        if name == "net":
+            return {"link": Table(self.machine.link_rows, [], [])}
+        if name == "nccl":
+            return {"nccl": nccl_log.table(self.number, self._plan, self._traffic, self.machine.boot_seconds)}
+        if name == "sockets":
+            return {"peer": self._peers()}
         return self._host()
+
+    def _peers(self) -> Table:
+        """What TCP moved with each peer since the demo began, and with a server outside."""
+        since = {"since": self.machine.boot_seconds}
+        now = self._simulator.seconds
+        rows: list[Row] = []
+        table: list[list[Cell]] = []
+        for one in self._traffic.peers(self.number):
+            rtt, jitter = one.rtt_seconds * 1e6, one.rtt_variation_seconds * 1e6
+            rows.append((fixed.address(one.node), dict(since)))
+            table.append([int(one.sent_bytes), int(one.received_bytes), _SOCKETS, int(rtt), int(jitter),
+                          int(1.2 * rtt), int(1.3 * jitter)])
+        rows.append((fixed.STORAGE_ADDRESS, dict(since)))
+        table.append([int(9.1e4 * now), int(4.2e4 * now), 2, 410, 24, 460, 31])
+        return Table(rows, list(PEER_COLUMNS), [cell for column in zip(*table, strict=True) for cell in column])
 
     def _gpu(self) -> Table:
         cells: list[Cell] = self._simulator.blocks()[0][self.number].ravel().tolist()

@@ -88,6 +88,8 @@ class Simulator:
         """Bytes per second that each compute port of a node sends for its job."""
         self.followers: list[Callable[[float, float], None]] = []
         """What moves with the nodes: called after each step with the moment and the step's length in seconds."""
+        self.bent: Callable[[], tuple[Floats, Floats] | None] = lambda: None
+        """What each compute port of a node sends and receives per second, where that is not simply its job's flow."""
         uptime = rng.uniform(3e5, 4e6, count)
         self._jiffies: Floats = np.floor(uptime * CPUS * JIFFIES_PER_SECOND)
         self._idle_jiffies: Floats = np.floor(self._jiffies * 0.87)
@@ -165,11 +167,14 @@ class Simulator:
     def _count(self, dt: float, reducing: NDArray[np.bool_], saving: NDArray[np.bool_]) -> None:
         """Advance the counters by one step."""
         self.flow = self._traffic[self._job] * np.where(saving, 0.0, np.where(reducing, 1.0, 0.08))
-        compute = (self.flow * dt)[:, None] * self._port_factor
+        bent = self.bent()
+        sent, received = bent if bent is not None else (self.flow, self.flow)
+        compute = (sent * dt)[:, None] * self._port_factor
+        back = (received * dt)[:, None] * self._port_factor[:, ::-1]
         store_out = np.where(saving, 9e9, np.where(self._idle, 2e4, 1.5e7))[:, None] * dt
         store_in = np.where(self._idle, 3e4, 6e8)[:, None] * dt
         self.sent[:, :COMPUTE_PORTS] += compute
-        self.received[:, :COMPUTE_PORTS] += compute[:, ::-1]
+        self.received[:, :COMPUTE_PORTS] += back
         self.sent[:, COMPUTE_PORTS:] += store_out
         self.received[:, COMPUTE_PORTS:] += store_in
         self._waits[:, :COMPUTE_PORTS] += compute / 9e6

@@ -1,9 +1,8 @@
 """The demo's leaf switches: ports, counters, and their IF-MIB tables (RFC 2863). They move with the simulator.
 
-A leaf of the plan is the switch of one rail (rail-optimised: each of a node's eight compute ports goes to another
-switch, and all eight rails carry the same). It has a 400 Gb/s port per node, with the node's name in its alias, and
-half as many 800 Gb/s uplinks, four at least, so nothing is oversubscribed. It answers as an Ethernet leaf does,
-although the nodes' own ports say InfiniBand.
+A leaf of the plan carries all eight compute ports of its nodes, as a bond per node (8 times 400 Gb/s) with the node's
+name in its alias, and half as many uplinks of 8 times 800 Gb/s, four at least, so nothing is oversubscribed. It
+answers as an Ethernet leaf does, although the nodes' own ports say InfiniBand.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clustertop.demo import ber
+from clustertop.demo.traffic import RAILS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-HOST_MBITS, UPLINK_MBITS = 400_000, 800_000
+HOST_MBITS, UPLINK_MBITS = RAILS * 400_000, RAILS * 800_000
 FIRST_UPLINK = 101
 """ifIndex of the first uplink; host ports begin at 1."""
 MANAGEMENT = 999
@@ -89,7 +89,7 @@ class Switches:
         """Count what one step of *dt* seconds carried."""
         source, target, rate = self._traffic.edges()
         count, leaves = len(self.leaf), len(self.names)
-        amount = rate * dt
+        amount = rate * (RAILS * dt)
         self.host_in += np.bincount(source, amount, count) + _CONTROL_BYTES_PER_SECOND * dt
         self.host_out += np.bincount(target, amount, count) + _CONTROL_BYTES_PER_SECOND * dt
         crossing = self.leaf[source] != self.leaf[target]
@@ -125,7 +125,7 @@ class Switches:
 
     def _host(self, rows: dict[Oid, Value], place: int, node: int) -> None:
         index = place + 1
-        _port(rows, index, f"Ethernet1/{index}", f"{self.node_names[node]} rail 0", HOST_MBITS, lambda: True,
+        _port(rows, index, f"Ethernet1/{index}", f"{self.node_names[node]} bond0", HOST_MBITS, lambda: True,
               partial(_item, self.host_in, node), partial(_item, self.host_out, node),
               partial(_item, self.out_discards, node))  # fmt: skip
         rows[(*_PAUSE, 3, index)] = partial(_counter, partial(_item, self.got_pause, node), ber.COUNTER32)

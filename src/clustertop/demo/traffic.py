@@ -33,6 +33,8 @@ INCAST_SHARE = 0.985
 """Of its port, what the target of an incast receives: all that it can."""
 LEAF_RTT_SECONDS, SPINE_RTT_SECONDS, INCAST_RTT_SECONDS = 60e-6, 120e-6, 3.8e-3
 """Round trips as TCP sees them: below one leaf, through a spine, and to a port whose buffer stands full."""
+GATHER_BYTES_PER_SECOND = 2e6
+"""What the senders of an incast send to its target before it begins: their connections are there already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,13 @@ class _Epoch:
     target: Indexes
     sent: Floats
     """Bytes over all rails."""
+    out: dict[int, list[int]]
+    into: dict[int, list[int]]
+    """By node: the places at which it sends, and receives."""
+
+    @classmethod
+    def begin(cls, source: Indexes, target: Indexes) -> _Epoch:
+        return cls(source, target, np.zeros(len(source)), _places(source), _places(target))
 
     def same(self, source: Indexes, target: Indexes) -> bool:
         return np.array_equal(self.source, source) and np.array_equal(self.target, target)
@@ -87,6 +96,11 @@ class Traffic:
         bad = self._simulator.seconds >= self._bad_order.get(job, np.inf)
         return scattered(members, self._plan) if bad else members
 
+    def reordered(self, job: int) -> float | None:
+        """When the job began anew in its bad order, in seconds since the start; None: it did not, or not yet."""
+        start = self._bad_order.get(job)
+        return start if start is not None and self._simulator.seconds >= start else None
+
     def successors(self) -> Indexes:
         """Of each node, the one that it sends to; -1: none."""
         bad = frozenset(job for job, start in self._bad_order.items() if self._simulator.seconds >= start)
@@ -108,7 +122,7 @@ class Traffic:
         """Count what one step of *dt* seconds carried."""
         source, target, rate = self.edges()
         if not self._epochs or not self._epochs[-1].same(source, target):
-            self._epochs.append(_Epoch(source, target, np.zeros(len(source))))
+            self._epochs.append(_Epoch.begin(source, target))
         self._epochs[-1].sent[:] += rate * (RAILS * dt)
 
     def peers(self, node: int) -> list[DemoPeer]:
@@ -116,8 +130,8 @@ class Traffic:
         sent: dict[int, float] = {}
         received: dict[int, float] = {}
         for epoch in self._epochs:
-            for found, here, there in ((sent, epoch.source, epoch.target), (received, epoch.target, epoch.source)):
-                for place in np.flatnonzero(here == node).tolist():
+            for found, places, there in ((sent, epoch.out, epoch.target), (received, epoch.into, epoch.source)):
+                for place in places.get(node, ()):
                     other = int(there[place])
                     found[other] = found.get(other, 0.0) + float(epoch.sent[place])
         return [DemoPeer(other, sent.get(other, 0.0), received.get(other, 0.0), *self.round_trip(node, other))
@@ -146,17 +160,22 @@ class Traffic:
         source = source[alive[after[source]]]
         target, rate = after[source], self._simulator.flow[source]
         focus = self.incast()
-        if focus is None:
+        to_come = next((node for _, node in self._incast if alive[node]), None) if focus is None else focus
+        if to_come is None:
             return source, target, rate
-        return self._with_incast(source, target, rate, focus, alive)
+        members = self._members[self._plan.nodes[to_come].job] if self._plan.nodes[to_come].job >= 0 else ()
+        many = members if len(members) > 2 else range(len(self._plan.nodes))
+        senders = np.array([node for node in many if node != to_come and alive[node]], np.intp)
+        if focus is None:
+            each = np.full(len(senders), GATHER_BYTES_PER_SECOND / RAILS)
+            to = np.full(len(senders), to_come, np.intp)
+            return np.concatenate((source, senders)), np.concatenate((target, to)), np.concatenate((rate, each))
+        return self._with_incast(source, target, rate, focus, senders, members)
 
     def _with_incast(
-        self, source: Indexes, target: Indexes, rate: Floats, focus: int, alive: NDArray[np.bool_]
+        self, source: Indexes, target: Indexes, rate: Floats, focus: int, senders: Indexes, members: Sequence[int]
     ) -> tuple[Indexes, Indexes, Floats]:
         """All of its job (of the fleet, where it is alone) send to *focus*, whose port is full; its ring starves."""
-        members = self._members[self._plan.nodes[focus].job] if self._plan.nodes[focus].job >= 0 else ()
-        many = members if len(members) > 2 else range(len(self._plan.nodes))
-        senders = np.array([node for node in many if node != focus and alive[node]], np.intp)
         if not len(senders):
             return source, target, rate
         inside = np.isin(source, [*members])
@@ -165,6 +184,17 @@ class Traffic:
         each = np.full(len(senders), PORT_BYTES_PER_SECOND * INCAST_SHARE / len(senders))
         return (np.concatenate((source, senders)), np.concatenate((target, np.full(len(senders), focus, np.intp))),
                 np.concatenate((rate, each)))  # fmt: skip
+
+    def bent(self) -> tuple[Floats, Floats] | None:
+        """[nodes] what a port sends and receives per second during an incast; None without one: as the jobs have it."""
+        if self.incast() is None:
+            return None
+        source, target, rate = self.edges()
+        count = len(self._plan.nodes)
+        out, into = (np.bincount(ends, rate, count).astype(np.float64) for ends in (source, target))
+        alone = self.successors() < 0
+        flow: Floats = np.where(alone, self._simulator.flow, 0.0)
+        return out + flow, into + flow
 
     def matrix(self) -> Floats:
         """Bytes per second from each node to each, over all rails: [from, to]."""
@@ -179,6 +209,13 @@ class Traffic:
         nodes = self._plan.nodes
         return [(nodes[source].name, nodes[target].name, float(rate) * RAILS)
                 for source, target, rate in zip(*self.edges(), strict=True) if rate > 0]
+
+
+def _places(nodes: Indexes) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for place, node in enumerate(nodes.tolist()):
+        found.setdefault(node, []).append(place)
+    return found
 
 
 def scattered(members: Sequence[int], plan: Plan) -> tuple[int, ...]:

@@ -182,8 +182,8 @@ def leaf_share(ports: Sequence[LeafPort]) -> LeafShare:
     strange = [port for port in ports if not port.role and (port.in_bytes_per_second or port.out_bytes_per_second)]
     silent = [port for port in uplinks if port.out_bytes_per_second is None]
     silent += [port for port in hosts if port.in_bytes_per_second is None]
-    host_in = sum(port.in_bytes_per_second or 0.0 for port in hosts) if hosts else None
-    uplink_out = sum(port.out_bytes_per_second or 0.0 for port in uplinks) if uplinks else None
+    host_in = _whole([port.in_bytes_per_second for port in hosts])
+    uplink_out = _whole([port.out_bytes_per_second for port in uplinks])
     why = ""
     if not uplinks or not hosts:
         why = f"not measured: no port is known as {'host port' if uplinks else 'uplink'}"
@@ -202,6 +202,12 @@ def leaf_share(ports: Sequence[LeafPort]) -> LeafShare:
         unplaced_in=sum(port.in_bytes_per_second or 0.0 for port in strange),
         why=why,
     )
+
+
+def _whole(rates: Sequence[float | None]) -> float | None:
+    """The sum; None where there is none to add, or one is unknown."""
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if known and len(known) == len(rates) else None
 
 
 def _load(port: LeafPort) -> float | None:

@@ -81,6 +81,14 @@ TABLE = table("traffic", "", "traffic between racks and leaves", (
 ))
 
 
+_OF_LEAVES = ("uplink_imbalance_ratio", "uplink_load_ratio", "uplinks", "uplinks_down", "host_in_bytes_per_second",
+              "uplink_out_bytes_per_second", "uplink_discards_per_second", "uplink_pause_frames_per_second")
+SCOPE_COLUMNS = tuple(metric.name for metric in TABLE.metrics if metric.name not in _OF_LEAVES)
+"""What the fleet, a job or a group has."""
+LEAF_COLUMNS = ("share_ratio", "uplink_spine_ratio", "fabric_spine_ratio", *_OF_LEAVES)
+"""What a leaf has."""
+
+
 def key_of(kind: str, name: str = "") -> str:
     """The key of a scope: ``fleet``, or kind and name."""
     return f"{kind}/{name}" if name else kind

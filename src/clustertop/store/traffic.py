@@ -167,9 +167,16 @@ class Traffic:
         peer[: len(places)] = np.where(places < 0, count, places)
         if same and len(peer) == len(self._peer) and np.array_equal(peer, self._peer):
             return False
+        earlier = self._peer[: len(peer)] if same else _NOWHERE
+        placed = np.flatnonzero((earlier == count) & (peer[: len(earlier)] != count))
         self._keys, self._peer = list(peers.keys), peer
         before, self._pairs = self._pairs, traffic_flows.pair_up(peers.node[: peers.rows].astype(np.intp), peer, count)
         self._amount.move(_codes(before), _codes(self._pairs))
+        if len(placed):
+            # What was outside until now is not: a mean with those bytes in it would show them twice.
+            mine, source, target = peers.node[: peers.rows][placed], self._pairs.source, self._pairs.target
+            self._amount.restart(
+                ((target == count) & np.isin(source, mine)) | ((source == count) & np.isin(target, mine)))
         self._latency.move(self._pairs, self._rack)
         self._crosses_rack = traffic_flows.crosses_rack(self._pairs, self._rack)
         self._crosses_spine = traffic_flows.crosses_spine(self._pairs, self._hangs.matrix)
@@ -380,7 +387,7 @@ class Traffic:
         self.picture = TrafficPicture(
             now, self._sentences(leaves, read), self._racks, np.where(seen, whole[:racks, :racks], np.nan), unplaced,
             nodes, told, *self._listed, self._meters(leaves, read), leaves, dict(self._rows.of),
-            self._latency.worst_peer)
+            self._latency.worst_peer, self._peer)
 
     def _talkers(self, amount: Floats) -> tuple[Talker, ...]:
         worth = np.where(self._crosses_rack == 1, amount, 0.0)
@@ -456,6 +463,10 @@ class _Mean:
         self._at = now
         self._value = np.where(np.isnan(self._value), values, self._value + part * (values - self._value))
         return self._value
+
+    def restart(self, which: NDArray[np.bool_]) -> None:
+        """Begin anew with the next values there."""
+        self._value[which] = np.nan
 
     def move(self, before: NDArray[np.intp], after: NDArray[np.intp]) -> None:
         """The places are others now; both are sorted codes."""

@@ -132,6 +132,10 @@ class TrafficPicture:
     worst_peer: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
     """[nodes] the peer of the node's worst link; negative: none is known."""
 
+    peer_node: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
+    """[rows of table ``peer``] the node that has the peer's address; as many as there are nodes where none of ours has.
+    Of a row that is not in it yet nothing is known."""
+
     def leaf(self, name: str) -> LeafPicture | None:
         """The leaf of that name."""
         return next((one for one in self.leaves if one.name == name), None)

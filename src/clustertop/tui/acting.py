@@ -22,6 +22,7 @@ from clustertop.tui.panes.outliers import OutliersPane
 from clustertop.tui.panes.pcie import PciePane
 from clustertop.tui.panes.power import PowerPane
 from clustertop.tui.panes.rdma import RdmaPane
+from clustertop.tui.panes.traffic import TrafficPane
 from clustertop.tui.widgets.lines import LineView
 
 if TYPE_CHECKING:
@@ -163,9 +164,11 @@ class Acting(App[int]):
 
     def action_density(self) -> None:
         """Numbers or dense tiles."""
-        pane = self.panes["fleet"]
+        pane = self.panes[self.front]
         if isinstance(pane, FleetPane):
             self.say(f"tiles: {pane.cycle_density()}")
+        elif isinstance(pane, TrafficPane):
+            self.say(f"matrix: {pane.cycle_density()}")
 
     def action_log(self) -> None:
         """The log, or the detail."""
@@ -235,14 +238,14 @@ class Acting(App[int]):
     def action_all(self) -> None:
         """Every row, or those in trouble."""
         pane = self.panes[self.front]
-        if isinstance(pane, PciePane | PowerPane | RdmaPane):
+        if isinstance(pane, PciePane | PowerPane | RdmaPane | TrafficPane):
             self.say(pane.toggle_all())
         elif isinstance(pane, AlertsPane):
             self.say(pane.toggle_known())
 
     def _table(self) -> Table[Picture] | None:
         pane = self.panes[self.front]
-        if isinstance(pane, AlertsPane | NodesPane | OutliersPane | PciePane | PowerPane | RdmaPane):
+        if isinstance(pane, AlertsPane | NodesPane | OutliersPane | PciePane | PowerPane | RdmaPane | TrafficPane):
             return pane.table
         return None
 

@@ -8,10 +8,10 @@ from textual.binding import Binding
 
 SCREENS: tuple[tuple[str, str, str], ...] = (
     ("1", "fleet", "Fleet"), ("2", "alerts", "Alerts"), ("3", "nodes", "Nodes"), ("4", "pcie", "PCIe"),
-    ("5", "rdma", "RDMA"), ("6", "power", "Power"), ("o", "outliers", "Outliers"),
+    ("5", "rdma", "RDMA"), ("6", "power", "Power"), ("7", "traffic", "Traffic"), ("o", "outliers", "Outliers"),
 )
 """Key, name and title of each screen that has a tab."""
-LISTS = ("fleet", "alerts", "nodes", "pcie", "rdma", "power", "outliers")
+LISTS = ("fleet", "alerts", "nodes", "pcie", "rdma", "power", "traffic", "outliers")
 TABLES = LISTS[1:]
 ALL = (*LISTS, "detail", "gpu")
 
@@ -39,7 +39,8 @@ ACTIONS: tuple[Action, ...] = (
     *(Action(f"screen-{name}", key, f"screen_to('{name}')", key, "", f"{title} screen", "Screens")
       for key, name, title in SCREENS),
     Action("open", "enter", "open", "Enter", "open",
-           "everything about the node or the GPU under the cursor; of a feed, its nodes", "Screens", (*LISTS, "gpu")),
+           "everything about the node or the GPU under the cursor; of a feed, job, rack or leaf: its nodes", "Screens",
+           (*LISTS, "gpu")),
     Action("back", "escape", "back", "Esc", "back", "back to the screen before; or: clear the filter", "Screens"),
     Action("next-node", "right_square_bracket", "next_node(1)", "]", "next", "the next node, or the next GPU",
            "Screens", ("detail", "gpu")),
@@ -47,14 +48,16 @@ ACTIONS: tuple[Action, ...] = (
            ("detail", "gpu")),
     Action("up", "up,k", "move(0,-1)", "Up k", "", "one line up", "Moving"),
     Action("down", "down,j", "move(0,1)", "Down j", "", "one line down", "Moving"),
-    Action("left", "left", "move(-1,0)", "Left", "", "to the node on the left", "Moving", ("fleet",)),
-    Action("right", "right", "move(1,0)", "Right", "", "to the node on the right", "Moving", ("fleet",)),
+    Action("left", "left", "move(-1,0)", "Left", "", "to the node, or the rack, on the left", "Moving",
+           ("fleet", "traffic")),
+    Action("right", "right", "move(1,0)", "Right", "", "to the node, or the rack, on the right", "Moving",
+           ("fleet", "traffic")),
     Action("page-up", "pageup", "page(-1)", "PgUp", "", "one page up", "Moving"),
     Action("page-down", "pagedown", "page(1)", "PgDn", "", "one page down", "Moving"),
     Action("home", "home", "edge(False)", "Home", "", "to the start", "Moving"),
     Action("end", "end", "edge(True)", "End", "", "to the end", "Moving"),
     Action("part", "tab", "part", "Tab", "", "move in the list below, and back", "Moving",
-           ("alerts", "pcie", "rdma", "power")),
+           ("alerts", "pcie", "rdma", "power", "traffic")),
     Action("next-problem", "n", "next_problem(1)", "n", "next problem", "to the next node that is not ok", "Moving",
            ("fleet",)),
     Action("previous-problem", "N", "next_problem(-1)", "N", "", "to the node before that is not ok", "Moving",
@@ -65,7 +68,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("metric", "m", "metric(1)", "m", "metric", "the next metric of the map", "Showing", ("fleet",)),
     Action("previous-metric", "M", "metric(-1)", "M", "", "the metric before", "Showing", ("fleet",)),
     Action("density", "z", "density", "z", "density", "tiles with numbers, dense tiles, or what fits", "Showing",
-           ("fleet",)),
+           ("fleet", "traffic")),
     Action("log", "l", "log", "l", "log", "the log of what was raised and cleared, or the alert's detail", "Showing",
            ("alerts",)),
     Action("by-job", "J", "by_job", "J", "by job", "nodes by job, or by rack; a line per job, or per node", "Showing",
@@ -75,7 +78,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("virtual", "v", "virtual", "v", "virtual", "virtual functions under their ports, or folded into them",
            "Showing", ("rdma",)),
     Action("all", "a", "all", "a", "all", "every row, or only those in trouble; of alerts: without those known",
-           "Showing", ("alerts", "pcie", "rdma", "power")),
+           "Showing", ("alerts", "pcie", "rdma", "power", "traffic")),
     Action("unfold", "plus", "unfold", "+", "unfold", "every verdict inside an alert, or the alert alone", "Showing",
            ("alerts",)),
     Action("in-force", "L", "in_force", "L", "", "silences and acknowledgements in force; each can be ended",

@@ -1,4 +1,4 @@
-"""The console: one screen, five tabs and a page per node, drawn from one snapshot at a time."""
+"""The console: one screen, eight tabs and a page per node, drawn from one snapshot at a time."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from clustertop.tui.panes.pcie import PciePane
 from clustertop.tui.panes.power import PowerPane
 from clustertop.tui.panes.processes import ASK_SECONDS, RENEW_SECONDS, may_ask
 from clustertop.tui.panes.rdma import RdmaPane
+from clustertop.tui.panes.traffic import TrafficPane
 from clustertop.tui.picture import Picture
 from clustertop.tui.source import Source
 from clustertop.tui.widgets.bars import Bar, Keys, Moment, Summary, Tabs
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from clustertop.core import Snapshot
     from clustertop.tui.panes.base import Pane
     from clustertop.tui.widgets.heatmap import HeatMap
+    from clustertop.tui.widgets.matrix import RackMatrix
     from clustertop.tui.widgets.table import Table
 
 __all__ = ["ConsoleApp", "Source", "run_console"]
@@ -72,11 +74,14 @@ class ConsoleApp(Handling):
     Pane { height: 1fr; }
     FleetPane #map, Table, #page, #gpu-page { height: 1fr; }
     Document { height: auto; background: $background; }
-    #alert-detail, #rdma-counters, #pcie-detail, #power-detail { background: $panel; height: 8; }
+    #alert-detail, #rdma-counters, #pcie-detail, #power-detail, #traffic-detail { background: $panel; height: 8; }
+    #traffic-middle { height: 10; }
+    #traffic-matrix, #traffic-leaves { width: 1fr; height: 1fr; }
     #empty { height: 1fr; }
     #filter { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
     #filter:focus { border: none; }
     #legend, #alerts-head, #pcie-head, #rdma-head, #power-head, #outliers-head { background: $background; }
+    #traffic-head { background: $background; }
     #fleet-line { background: $panel; }
     #fleet-worst { background: $background; }
     Palette #--input, Palette #--input.--list-visible, Palette CommandList { border: blank; }
@@ -108,7 +113,7 @@ class ConsoleApp(Handling):
         self.panes: dict[str, Pane] = {
             "fleet": FleetPane(self.look), "alerts": AlertsPane(self.look, source), "nodes": NodesPane(self.look),
             "pcie": PciePane(self.look), "rdma": RdmaPane(self.look), "power": PowerPane(self.look),
-            "outliers": OutliersPane(self.look),
+            "traffic": TrafficPane(self.look), "outliers": OutliersPane(self.look),
             "detail": DetailPane(self.look, source), "gpu": GpuPane(self.look),
         }
         for bar in (self.tabs, self.summary, self.keys):
@@ -365,9 +370,19 @@ class ConsoleApp(Handling):
             if feed is not None:
                 self.show_nodes_of(f"feed:{feed}")
             return
+        if isinstance(pane, TrafficPane):
+            self._open_scope(pane.term())
+            return
         node = pane.node()
         if node is not None:
             self.open_node(node)
+
+    def _open_scope(self, term: str | None) -> None:
+        """The nodes of a scope, a leaf or a rack of the Traffic screen."""
+        if term is not None and term.startswith("job:"):
+            self.show_job(term.removeprefix("job:"))
+        elif term is not None:
+            self.show_nodes_of(term)
 
     async def action_back(self) -> None:
         """Back from a page; else clear the filter."""
@@ -392,6 +407,10 @@ class ConsoleApp(Handling):
 
     def on_table_opened(self, event: Table.Opened) -> None:
         """A row was opened by the mouse."""
+        self.action_open()
+
+    def on_rack_matrix_opened(self, event: RackMatrix.Opened) -> None:
+        """A rack was opened by the mouse."""
         self.action_open()
 
     def on_resize(self) -> None:

@@ -74,8 +74,10 @@ class Atlas:
                 for name in feed.nodes:
                     feeds.setdefault(name, []).append(f"feed:{feed.name}")
             self.words = tuple(
-                clean(" ".join((node.name, node.host, node.rack, node.leaf, *node.groups, *feeds.get(node.name, ()))),
-                      512).lower()
+                clean(" ".join((node.name, node.host, node.rack, *node.groups, *feeds.get(node.name, ()),
+                                f"rack:{node.rack}", *(f"group:{group}" for group in node.groups),
+                                *(f"leaf:{leaf}" for leaf in dict.fromkeys((node.leaf, *node.leaves)) if leaf))),
+                      2048).lower()
                 for node in view.nodes)
             racks: dict[str, list[int]] = {}
             for number, node in enumerate(view.nodes):

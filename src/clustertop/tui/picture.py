@@ -46,6 +46,8 @@ _FAILED = frozenset({
 })
 _FAILED_CODES = np.array(sorted(_FAILED), np.int8)
 _LINKS = tuple(LinkState)
+_WHOLE = ("job:", "feed:", "rack:", "leaf:", "group:")
+"""Terms that find a whole name, not a part of one."""
 _JUDGED = {"pcie": "path_width_lanes", "port": "link", "disk": "size_bytes"}
 """The column without which a row was not judged."""
 
@@ -200,8 +202,7 @@ class Picture:
         words = [f"{fixed} {jobs} {self.words_of(node).lower()}" for node, (fixed, jobs) in enumerate(
             zip(self.atlas.words, self.atlas.job_words, strict=True))]
         # A job is found by its whole number only: 471 is not 4711.
-        return [np.array([(f"{term} " if term.startswith(("job:", "feed:")) else term) in text for text in words],
-                         np.bool_)
+        return [np.array([(f"{term} " if term.startswith(_WHOLE) else term) in text for text in words], np.bool_)
                 for term in self.terms]
 
     @cached_property

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.containers import Vertical
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from clustertop.tui.picture import Picture
     from clustertop.tui.widgets.heatmap import HeatMap
     from clustertop.tui.widgets.lines import Look
+    from clustertop.tui.widgets.matrix import RackMatrix
     from clustertop.tui.widgets.table import Document, Table
 
 
@@ -32,12 +35,12 @@ class Pane(Vertical):
     def draw(self) -> None:
         """Draw ``self.picture``."""
 
-    def parts(self) -> list[HeatMap | Table[Picture] | Document]:
+    def parts(self) -> Sequence[HeatMap | Table[Picture] | Document | RackMatrix]:
         """The lists that keys can move in, the main one first."""
         return []
 
     @property
-    def target(self) -> HeatMap | Table[Picture] | Document:
+    def target(self) -> HeatMap | Table[Picture] | Document | RackMatrix:
         """The list that keys move in."""
         parts = self.parts()
         return parts[self.part % len(parts)]

@@ -13,7 +13,7 @@ from clustertop.quantity import duration
 from clustertop.signals import gpu as gpus
 from clustertop.signals import host
 from clustertop.signals.link import SUMS
-from clustertop.tui import devices, ports
+from clustertop.tui import devices, ports, traffic
 from clustertop.tui.alert_words import known_words, many, thing_words
 from clustertop.tui.cells import severity, title, value
 from clustertop.tui.machine import interval, machine_lines, probe_lines, unknown_lines
@@ -97,7 +97,8 @@ class DetailPane(Pane):
         wide = self.page.wide
         for section in (machine_lines(picture, node, wide), probe_lines(picture, node, wide),
                         self._groups(picture, node), self._gpus(picture, node), self._processes(picture, node),
-                        node_lines(picture, node, self.look.glyphs, wide), self._ports(picture, node),
+                        node_lines(picture, node, self.look.glyphs, wide),
+                        traffic.node_lines(picture, node, self.look.glyphs, wide), self._ports(picture, node),
                         self._pcie(picture, node), self._net(picture, node),
                         self._disks(picture, node), unknown_lines(picture, node, wide), self._facts(picture, node)):
             if section:

@@ -34,7 +34,7 @@ from clustertop.quantity import scaled
 from clustertop.rules.sanity import check
 from clustertop.rules.spec import Rule  # noqa: TC001 - msgspec reads the header's types
 from clustertop.state import State
-from clustertop.store.store import SPECS
+from clustertop.store.catalogue import SPECS
 from clustertop.store.view import Freshness
 from clustertop.text import clean
 from clustertop.wire.frame import FrameError, decode

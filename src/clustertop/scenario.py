@@ -41,7 +41,7 @@ from clustertop.poll.device_frames import frame as device_frame
 from clustertop.probe.frames import Encoder, Err, Group, Table
 from clustertop.rules.sanity import check
 from clustertop.rules.spec import Rule, builtin
-from clustertop.store.store import SPECS
+from clustertop.store.catalogue import SPECS
 from clustertop.wire.frame import GroupPart, Row, decode
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from clustertop.rules import listing
 from clustertop.rules.configured import InForce, in_force, scoped
 from clustertop.rules.spec import Clear, Kind, Level, Rule, Together, builtin
 from clustertop.settings import expect_width
-from clustertop.store.store import SPECS
+from clustertop.store.catalogue import SPECS
 from configs import clustertop, write
 from nodes import Fleet, gpus
 

@@ -11,7 +11,7 @@ from clustertop import plain, report
 from clustertop.model import LinkState, NodeInfo
 from clustertop.rules.sanity import check
 from clustertop.rules.spec import Clear, Level, builtin
-from clustertop.store.store import SPECS
+from clustertop.store.catalogue import SPECS
 from nodes import Fleet, gpus, lost, ports
 
 if TYPE_CHECKING:

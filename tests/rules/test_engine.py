@@ -15,7 +15,7 @@ from clustertop.probe.frames import Err
 from clustertop.rules.configured import in_force
 from clustertop.rules.sanity import check
 from clustertop.rules.spec import Clear, Level, Rule, builtin
-from clustertop.store.store import SPECS
+from clustertop.store.catalogue import SPECS
 from nodes import GPU, Fleet, gpus, lost, ports, table
 
 

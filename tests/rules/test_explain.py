@@ -111,7 +111,7 @@ def test_an_alert_of_many_names_them_and_no_reading() -> None:
 ])
 def test_what_is_judged_in_words(kind: str, said: str) -> None:
     from clustertop.rules import words
-    from clustertop.store.store import SPECS
+    from clustertop.store.catalogue import SPECS
 
     rule = builtin()[kind]
     assert words.judged(rule, next(spec for spec in SPECS if spec.name == rule.table)) == said

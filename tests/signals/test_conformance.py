@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from clustertop import plain
 from clustertop.probe.frames import Err
 from clustertop.signals import units
-from clustertop.store.store import DEVICE_GROUPS, GROUPS, LABELS, SPECS
+from clustertop.store.catalogue import DEVICE_GROUPS, GROUPS, LABELS, SPECS
 from nodes import GPU, GROUP_OF, SITE, Fleet
 from nodes import table as cells
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from clustertop.probe.frames import Err
 from clustertop.signals.metric import Metric, table
 from clustertop.signals.rdma_counters import BY_COLUMN
-from clustertop.store.store import SPECS
+from clustertop.store.catalogue import SPECS
 from nodes import GROUP_OF, SITE, Fleet
 from nodes import table as cells
 

@@ -11,7 +11,7 @@ from clustertop.core import Core, Snapshot
 from clustertop.model import LinkEvent, LinkState, NodeInfo, OwnCost, Request
 from clustertop.rules.sanity import check
 from clustertop.rules.spec import builtin
-from clustertop.store.store import SPECS
+from clustertop.store.catalogue import SPECS
 from clustertop.wire.frame import decode
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     from clustertop.rules.configured import in_force
     from clustertop.rules.spec import builtin
     from clustertop.session import usual_tick_seconds
-    from clustertop.store.store import SPECS
+    from clustertop.store.catalogue import SPECS
 
     for note in plan.notes:
         print(f"note: {note}", file=sys.stderr)

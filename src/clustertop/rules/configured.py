@@ -64,7 +64,7 @@ def in_force(loaded: Configured, base: Mapping[str, Rule] | None = None) -> InFo
     Raises:
         ConfigError: a rule, table, metric or limit that makes no sense; one sentence with its place.
     """
-    from clustertop.store.store import SPECS
+    from clustertop.store.catalogue import SPECS
 
     specs = {spec.name: spec for spec in SPECS}
     rules = dict(builtin() if base is None else base)

@@ -8,36 +8,23 @@ import numpy as np
 
 from clustertop.model import Attr, LinkState, NodeInfo, Why, intern
 from clustertop.places import NO_SITE
-from clustertop.signals import (
-    bmc,
-    device,
-    disk,
-    feed,
-    gpu,
-    host,
-    link,
-    nccl_table,
-    pcie,
-    pdu,
-    peer,
-    rdma,
-    screen,
-    traffic_table,
-    uplink,
-)
+from clustertop.signals import bmc, disk, gpu, host, nccl_table, pdu, rdma, screen, uplink
 from clustertop.signals.power import CRITICAL_RATIO, WARNING_RATIO
 from clustertop.signals.units import pci_key
+from clustertop.store.catalogue import DEVICE_GROUPS, GROUPS, KEEP, LABELS, SAME_TABLES, SPECS
 from clustertop.store.devices import DOWN, Devices
 from clustertop.store.feeds import Feeds
 from clustertop.store.history import History
 from clustertop.store.jobs import JobIndex
-from clustertop.store.layout import runs_index
 from clustertop.store.links import Links
+from clustertop.store.nodes import Node, cost
+from clustertop.store.nodes import derive as derive_nodes
 from clustertop.store.owners import Owners
 from clustertop.store.paths import PciePaths
 from clustertop.store.peers import Addresses, Starts
 from clustertop.store.ports import Ports, judge_nodes
-from clustertop.store.table import GRACE_SECONDS, Table
+from clustertop.store.rows import attribute, clean_row, unclassified
+from clustertop.store.table import Table
 from clustertop.store.traffic import Traffic
 from clustertop.store.unclaimed import unclaimed
 from clustertop.store.view import FleetView, Freshness
@@ -53,29 +40,6 @@ if TYPE_CHECKING:
     ExpectWidth = Callable[[NodeInfo, str, Mapping[str, Attr]], float | None]
     ExpectCount = Callable[[NodeInfo], int | None]
 
-LABELS = {
-    "node": host.node_label, "group": host.group_label, "gpu": gpu.label, "pcie": pcie.label, "port": rdma.label,
-    "net": host.net_label, "process": gpu.process_label, "link": link.label, "disk": disk.label,
-    "screen": screen.label, "device": device.label, "pdu": pdu.label, "bmc": bmc.label, "psu": bmc.psu_label,
-    "sensor": bmc.sensor_label, "feed": feed.label, "uplink": uplink.label, "traffic": traffic_table.label,
-    "nccl": nccl_table.label,
-    "peer": peer.label,
-}
-SPECS = (
-    host.NODE, host.GROUP, gpu.TABLE, pcie.TABLE, rdma.TABLE, host.NET, gpu.PROCESS, link.TABLE, disk.TABLE,
-    screen.TABLE, device.TABLE,
-    pdu.TABLE, bmc.TABLE, bmc.PSU, bmc.SENSOR,
-    feed.TABLE,
-    uplink.TABLE,
-    traffic_table.TABLE,
-    nccl_table.TABLE,
-    peer.TABLE,
-)
-GROUPS = ("gpu", "pcie", "rdma", "host", "net", "disk", "screen", "sockets", "bmc", "nccl")
-DEVICE_GROUPS = ("pdu", "bmc", "switch", "fabric")
-"""Groups of which devices tell."""
-SAME_TABLES = {"fabric": "switch"}
-"""By group: the one whose tables it fills; a fabric's leaves have ports as switches have."""
 SETTLE_SECONDS = 300.0
 """After a boot: links train, services start, counters begin again."""
 RELOAD_SECONDS = 60.0
@@ -84,8 +48,6 @@ RELOAD_AGAIN_SECONDS = 600.0
 """Within this time of one reload there is no other: readings that fail now and then must not keep a node settling."""
 BACK_SECONDS = 1.0
 """A node's own clock that goes back by more than this began anew."""
-LISTS = frozenset({"path", "mig_layout", "jobs", "netdevs", "members", "addresses", "monitors"}) | nccl_table.LISTS
-"""Attributes that are lists; "unclassified" is one too, but no node sends it."""
 _UNCHANGED = TablePart()
 _NOT_RELEASED = intern("not released")
 _NOT_LISTED = intern("processes not listed")
@@ -98,42 +60,6 @@ _LISTED = frozenset({"ok", "off"})
 _GROUP_COLUMNS = tuple(host.GROUP.index[name] for name in (
     "group_state", "hung", "failed", "interval_seconds", "interval_wanted_seconds", "reading_seconds"))
 _READING_SECONDS = host.GROUP.index["reading_seconds"]
-_KEEP = {
-    "node": tuple(
-        metric.name for metric in host.NODE.metrics if not metric.raw and metric.name not in host.OF_HOST),
-    "group": ("group_state", "hung", "failed", "group_age_seconds", "age_intervals", "interval_seconds",
-              "interval_wanted_seconds"),
-    "port": ("was_up", "virtual", "never_used"),
-    "pcie": ("endpoint", "width_expected_lanes", "width_expected_by"),
-    "device": device.TABLE.names, "feed": feed.TABLE.names,
-    # It is worked out of fresh readings only, and says itself what is unknown and why.
-    "traffic": traffic_table.TABLE.names,
-}
-
-
-class _Node:
-    """What is known of one node beside its columns; gathered into columns once a tick."""
-
-    __slots__ = ("boot", "cpu_ratio", "facts", "frame_at", "frames", "group_rows", "interval", "memory", "numbers",
-                 "nvml", "offset", "probe_cpu", "processes", "reach", "reason", "released", "state", "time", "told",
-                 "via")
-
-    def __init__(self) -> None:
-        self.state = LinkState.WAITING
-        self.reason = self.via = ""
-        self.reach = self.offset = self.interval = self.cpu_ratio = self.memory = self.nvml = float("nan")
-        self.frame_at = self.time = float("-inf")
-        self.frames = 0
-        self.facts: Mapping[str, Attr] = {}
-        self.boot: Attr = None
-        self.numbers: dict[str, int] = {}
-        self.group_rows: dict[str, int] = {}
-        self.told: dict[str, tuple[str, float, float, str, str]] = {}
-        self.probe_cpu: tuple[float, float] | None = None
-        self.released = float("nan")
-        """When the operator had the GPUs let go, our monotonic clock; NaN while they are not."""
-        self.processes: str | None = None
-        """None: compute processes are not listed; else what is wrong with the list, empty if nothing is."""
 
 
 class Store:
@@ -176,7 +102,7 @@ class Store:
             table.show_growth = tuple(column for column in columns if column in table.counter_names)
         self.history = History(SPECS)
         self.generation = 0
-        self._nodes = [_Node() for _ in self.nodes]
+        self._nodes = [Node() for _ in self.nodes]
         self._expected_gpus, self._expected_ports = (
             np.array([np.nan if (count := expect(node)) is None else float(count) for node in self.nodes])
             for expect in (expect_gpus, expect_ports))
@@ -228,7 +154,8 @@ class Store:
         table = self.tables.get(name)
         if table is None:
             return None
-        row = table.expect(number, clean(key, 128), {clean(name, 40): _attr(value) for name, value in attrs.items()})
+        said = {clean(name, 40): attribute(value) for name, value in attrs.items()}
+        row = table.expect(number, clean(key, 128), said)
         if row is not None and name == "port" and not table.present[row]:
             table.values[table.spec.index["was_up"], row] = 1.0
         return row
@@ -249,7 +176,7 @@ class Store:
         node.frames += 1
         node.reach = 1.0
         node.offset = frame.w - wall
-        _cost(node, frame)
+        cost(node, frame)
         if frame.full:
             node.interval = float("nan")
         complete = True
@@ -293,7 +220,7 @@ class Store:
             raise FrameError(clean(f"a frame that does not fit its own tables: {error}", 160)) from None
         self.generation += 1
 
-    def _release(self, node: _Node, number: int, at: float, wall: float, state: str) -> None:
+    def _release(self, node: Node, number: int, at: float, wall: float, state: str) -> None:
         """Note whether the operator had the GPUs let go, and since when: a gap in the frames does not end that."""
         if state == "wait" or (state != "released" and node.released != node.released):
             return
@@ -308,8 +235,8 @@ class Store:
         elif node.released != node.released:
             node.released = at
 
-    def _facts(self, node: _Node, number: int, at: float, facts: Mapping[str, Attr]) -> None:
-        node.facts = {clean(key, 40): _attr(value) for key, value in facts.items()}
+    def _facts(self, node: Node, number: int, at: float, facts: Mapping[str, Attr]) -> None:
+        node.facts = {clean(key, 40): attribute(value) for key, value in facts.items()}
         boot = node.facts.get("boot_id")
         if boot is not None:
             if node.boot is not None and boot != node.boot:
@@ -330,7 +257,7 @@ class Store:
         self._ticked = now
 
     def _group(
-        self, node: _Node, number: int, at: float, frame: Frame, name: str, part: GroupPart,
+        self, node: Node, number: int, at: float, frame: Frame, name: str, part: GroupPart,
         tables: tuple[tuple[str, Table], ...],
     ) -> bool:
         read_at = at - max(frame.t - part.t, 0.0)
@@ -368,7 +295,7 @@ class Store:
             self._processes(node, part, full=full)
         return complete
 
-    def _processes(self, node: _Node, part: GroupPart, *, full: bool) -> None:
+    def _processes(self, node: Node, part: GroupPart, *, full: bool) -> None:
         table = part.tb.get("process")
         if full:
             node.processes = table.e if table is not None and table.c else None
@@ -377,7 +304,7 @@ class Store:
         if node.processes:
             node.processes = clean(node.processes, 160)
 
-    def _group_row(self, node: _Node, number: int, name: str, part: GroupPart, read_at: float) -> None:
+    def _group_row(self, node: Node, number: int, name: str, part: GroupPart, read_at: float) -> None:
         groups = self.tables["group"]
         row = node.group_rows.get(name)
         if row is None:
@@ -421,7 +348,7 @@ class Store:
                 and layout.names == part.c):
             table.ingest_same(number, sequence, part)
             return
-        rows = [_clean_row(row) for row in part.r or ()]
+        rows = [clean_row(row) for row in part.r or ()]
         if table.spec.name == "screen":
             rows = [Row("", row.a) for row in rows[:1]]
         elif table.spec.name == "node":
@@ -431,7 +358,7 @@ class Store:
         elif table.spec.name == "pcie":
             rows = [Row(pci_key(row.k) or row.k, row.a) for row in rows]
         elif table.spec.name == "port":
-            rows = _unclassified(rows, part, table)
+            rows = unclassified(rows, part, table)
         if len({row.k for row in rows}) != len(rows):
             raise ValueError(f"two rows of {table.spec.name} with one key")
         changed = table.ingest_full(number, sequence, part, rows, gone=gone and table.spec.name != "node")
@@ -484,7 +411,7 @@ class Store:
         self._nccl()
         self._net()
         self._groups(now)
-        self._node_table(nodes, gpus, now)
+        derive_nodes(self._nodes, self.tables, self._expected_gpus, self._freshness, now)
         self._devices.derive(now)
         uplink.derive(self.tables["uplink"].columns)
         self._feeds.derive(now)
@@ -506,7 +433,7 @@ class Store:
         listed = [node.processes for node in self._nodes]
         return FleetView(
             self.generation, now, wall, self.nodes,
-            {name: table.view(now, _KEEP.get(name, ()), self._freshness) for name, table in self.tables.items()},
+            {name: table.view(now, KEEP.get(name, ()), self._freshness) for name, table in self.tables.items()},
             tuple(node.facts for node in self._nodes), (*(node.reason for node in self._nodes), *self._devices.reasons,
                                                         *[""] * (len(self.owners) - self.owners.first_feed)),
             (*(node.via for node in self._nodes), *[""] * (len(self.owners) - len(self.nodes))), self.history,
@@ -558,105 +485,3 @@ class Store:
         silent = np.array([now - node.frame_at > 5.0 or node.state != LinkState.UP for node in self._nodes], np.bool_)
         other = silent[columns.row_node] | (columns.col("hung") == 1)
         columns.put("age_intervals", np.where(other, np.nan, age / table.interval[: table.rows]), Why.NOT_JUDGED)
-
-    def _node_table(self, nodes: Table, gpus: Table, now: float) -> None:
-        t, g = nodes.columns, gpus.columns
-        jiffies = nodes.growth[nodes.counter_names.index("cpu_jiffies_total"), : nodes.rows]
-        idle = nodes.growth[nodes.counter_names.index("cpu_idle_jiffies_total"), : nodes.rows]
-        host.derive_node(t, jiffies, idle)
-        every = self._nodes
-        t.put("link_state", np.array([float(node.state) for node in every]))
-        t.put("reachable", np.array([node.reach for node in every]), Why.NOT_JUDGED)
-        age = now - np.array([node.frame_at for node in every])
-        age[np.isinf(age)] = np.nan
-        t.put("frame_age_seconds", age, Why.NEVER_READ)
-        interval = np.fmax(np.array([node.interval for node in every]), 1.0)
-        # What is judged of a node as a whole is read with each of its frames.
-        nodes.other_reads[: nodes.rows] = np.array([node.frames for node in every]) - nodes.reads[: nodes.rows]
-        alive = age <= self._freshness.stale_intervals * interval + GRACE_SECONDS
-        for name, told in (("clock_offset_seconds", [node.offset for node in every]),
-                           ("clock_skew_seconds", [abs(node.offset) for node in every]),
-                           ("probe_cpu_ratio", [node.cpu_ratio for node in every]),
-                           ("probe_memory_bytes", [node.memory for node in every]),
-                           ("probe_nvml_seconds", [node.nvml for node in every])):
-            t.put(name, np.where(alive, np.array(told), np.nan), Why.STALE)
-        up = np.array([node.state == LinkState.UP for node in every], np.bool_)
-        t.put("frames_missed", np.where(up, age / interval, np.nan), Why.NOT_JUDGED)
-        count = nodes.rows
-        owner = g.row_node
-
-        def total(value: np.ndarray, where: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            where = where & ~np.isnan(value)
-            return (np.bincount(owner[where], value[where], count), np.bincount(owner[where], minlength=count))
-
-        # Sums are over what is fresh: the last word of a node that has fallen silent is no reading.
-        fresh = gpus.fresh(now, self._freshness)
-        presence = np.where(fresh, g.col("presence"), np.nan)
-        known = np.bincount(owner, minlength=count).astype(float)
-        present = np.bincount(owner[presence == gpu.PRESENT], minlength=count).astype(float)
-        listed = np.bincount(owner[fresh], minlength=count) > 0
-        heard = np.bincount(owner[fresh & ~gpus.held()], minlength=count) > 0
-        known = np.fmax(known, self._expected_gpus)
-        t.put("gpus_known", np.where(listed | ~np.isnan(self._expected_gpus), known, np.nan))
-        t.put("gpus_present", np.where(heard, present, np.nan))
-        t.put("gpus_expected_missing",
-              np.where(heard, np.maximum(self._expected_gpus - np.bincount(owner, minlength=count), 0), np.nan))
-        util, tell = total(g.col("utilization_ratio"), presence == gpu.PRESENT)
-        t.put("gpu_utilization_ratio", np.where(tell > 0, util / np.maximum(tell, 1), np.nan))
-        # A GPU in MIG mode has no utilisation of its own and is in no mean; any other that does not tell is missing.
-        whole = np.maximum(known - np.bincount(owner[g.col("mig_mode") == 1], minlength=count), tell)
-        t.put("gpu_utilization_coverage_ratio", np.where(heard & (whole > 0), tell / np.maximum(whole, 1), np.nan))
-        power, tell = total(g.col("power_watts"), presence == gpu.PRESENT)
-        t.put("gpu_power_watts", np.where(tell > 0, power, np.nan))
-        t.put("gpu_power_coverage_ratio", np.where(heard & (known > 0), tell / np.maximum(known, 1), np.nan))
-        net = self.tables["net"].columns
-        owner = net.row_node
-        for name, rate in (("network_receive_bytes_per_second", "receive_bytes_per_second"),
-                           ("network_transmit_bytes_per_second", "transmit_bytes_per_second")):
-            summed = (net.col("physical") == 1) & self.tables["net"].fresh(now, self._freshness)
-            moved, tell = total(net.col(rate), summed)
-            t.put(name, np.where(tell > 0, moved, np.nan))
-
-
-def _cost(node: _Node, frame: Frame) -> None:
-    """What the probe costs its node."""
-    mine = frame.m
-    cpu = mine.get("cpu")
-    if cpu is not None:
-        last = node.probe_cpu
-        if last is not None and frame.t > last[0] and cpu >= last[1]:
-            node.cpu_ratio = (cpu - last[1]) / (frame.t - last[0])
-        node.probe_cpu = (frame.t, cpu)
-    node.memory = mine.get("rss", node.memory)
-    node.nvml = mine.get("nvml", node.nvml)
-
-
-def _unclassified(rows: list[Row], part: TablePart, table: Table) -> list[Row]:
-    """Give each port the names of its counters that no column of ours holds and the catalogue does not know."""
-    unknown = rdma.unclassified(part.c or (), table.spec.raw_index)
-    if not unknown or not rows:
-        return rows
-    given = {*runs_index(part.i, len(rows) * len(part.c or ())).tolist(), *part.j}
-    names = [sorted(clean(file, 64) for column, file in unknown if column * len(rows) + number in given)
-             for number in range(len(rows))]
-    return [Row(row.k, {**row.a, "unclassified": mine[:32]}) if mine else row
-            for row, mine in zip(rows, names, strict=True)]
-
-
-def _clean_row(row: Row) -> Row:
-    """A row fit to be shown; what was clean already is shared with what was sent, not held twice."""
-    attrs = {clean(key, 40): _attr(value if key in LISTS else _one_text(value)) for key, value in row.a.items()}
-    return Row(clean(row.k, 128), row.a if attrs == row.a else attrs)
-
-
-def _one_text(value: Attr) -> Attr:
-    """What our own probe sends as one text is one text, whatever a node sends: it is compared and counted."""
-    return " ".join(value[:32]) if isinstance(value, list) else value
-
-
-def _attr(value: Attr) -> Attr:
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, list):
-        return [clean(item, 64) for item in value[:32]]
-    return value

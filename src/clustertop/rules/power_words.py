@@ -19,6 +19,8 @@ BEFORE_SECONDS = 180.0
 """What a feed did in so long before a fault is told with it."""
 SAG = 0.95
 """A voltage below this share of the configured one is told."""
+SAME_SECONDS = 0.5
+"""Readings so near in time are of one moment."""
 MOVED = 0.1
 """A current that moved by this share of the breaker's rating is told with where it came from."""
 
@@ -78,8 +80,9 @@ def _failover(view: FleetView, row: int) -> str:
     both = [table.value("amps", one) for one in (row, other)]
     rating = [value for one in (row, other) if (value := table.value("rating_amps", one)) is not None]
     names = [str(table.attrs[one].get("name")) for one in (row, other)]
+    least = "" if None not in both else "at least "
     total = sum(value for value in both if value is not None)
-    text = (f"{names[0]} {amps(both[0])} and {names[1]} {amps(both[1])}: one alone would carry {amps(total)}"
+    text = (f"{names[0]} {amps(both[0])} and {names[1]} {amps(both[1])}: one alone would carry {least}{amps(total)}"
             + (f" of {quantity(min(rating), 'A')}" if rating else "")
             + f" ({quantity(table.value('pair_ratio', row), 'ratio')})")
     return text + (estimated(table, row) or estimated(table, other))
@@ -96,16 +99,26 @@ def _event(what: str) -> Callable[[FleetView, int], str]:
     def text(view: FleetView, row: int) -> str:
         table = view["feed"]
         ago, before = table.value("event_seconds", row), table.value("before_amps", row)
-        said = f"{what}: carried {amps(before)}" + (f" until {duration(ago)} ago" if ago else "")
+        said = f"{what}: " + ("what it carried before is not known" if before is None else f"carried {amps(before)}"
+                              + (f" until {duration(ago)} ago" if ago else ""))
         lost, nodes = table.value("nodes_lost", row), table.value("nodes", row)
         if lost:
-            said += f"; {lost:.0f} of {nodes or 0:.0f} nodes on it do not answer"
+            said += f"; {lost:.0f} of {nodes or 0:.0f} nodes on it {'does' if lost == 1 else 'do'} not answer"
         other = _other(table, row)
-        if other is not None:
-            said += f"; {table.attrs[other].get('name')} carries {carries(table, other)}"
-        return said
+        return said if other is None else f"{said}; {_partner(table, row, other)}"
 
     return text
+
+
+def _partner(table: TableView, row: int, other: int) -> str:
+    """What the *other* feed of a pair carries, or carried when it was last read: before *row* lost its load."""
+    name, said = table.attrs[other].get("name"), carries(table, other)
+    before = float(table.age[other] - table.age[row])
+    if table.value("amps", other) is None:
+        return f"{name}: {said}"
+    if before > SAME_SECONDS:
+        return f"{name} carried {said} {duration(before)} before, and was not read since"
+    return f"{name} carries {said}"
 
 
 def _forecast(view: FleetView, row: int) -> str:
@@ -220,7 +233,9 @@ def did(view: FleetView, row: int, at: float) -> str:
     event = table.value("event", row)
     if event:
         ago = table.value("event_seconds", row)
-        text += f": {feed.EVENT_WORDS[int(event)]} {duration(ago)} ago, carried {amps(table.value('before_amps', row))}"
+        before = table.value("before_amps", row)
+        text += f": {feed.EVENT_WORDS[int(event)]}" + (f" {duration(ago)} ago" if ago is not None else "")
+        text += f", carried {amps(before)}" if before is not None else ""
     volts, nominal = table.value("volts", row), view.of.site.feeds[row].volts
     if volts is not None and nominal and volts < SAG * nominal:
         text += f", only {volts:.0f} V of {nominal:.0f} V"

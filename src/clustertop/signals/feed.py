@@ -116,6 +116,8 @@ NO_TRIP = intern("need not trip within the hour")
 NO_LIMITS = intern("the device has no limits enabled")
 BY_RATING = intern("judged by its breaker's rating")
 ESTIMATED = intern("estimated")
+BEFORE_US = intern("it was so at the first reading")
+NO_EVENT_NOW = intern("nothing happened to its load")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -266,8 +268,8 @@ def fill_events(
     put("event", said)
     for name, code in (("event_lost", LOST), ("event_tripped", TRIPPED), ("event_gone", GONE)):
         put(name, np.where(np.isnan(said), np.nan, (said == code).astype(float)))
-    t.put("event_seconds", np.where(happened, now - at, np.nan))
-    t.put("before_amps", np.where(happened, before, np.nan))
+    for name, values in (("event_seconds", now - at), ("before_amps", before)):
+        t.put(name, np.where(happened, values, np.nan), np.where(happened, BEFORE_US, NO_EVENT_NOW))
 
 
 class _Putter:

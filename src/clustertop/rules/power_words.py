@@ -42,9 +42,9 @@ def carries(table: TableView, row: int) -> str:
 
 
 def estimated(table: TableView, row: int) -> str:
-    """What is to be said of a current that no PDU measures; else nothing."""
+    """What is to be said of a current that no PDU measures, or not all of it; else nothing."""
     if table.value("estimated", row) != 1:
-        return ""
+        return ", at least: not every phase is known" if table.value("lower_bound", row) == 1 else ""
     source = str(table.attrs[row].get("source") or "estimated")
     if source == "pdu":
         return ", worked out from the loads between its lines"

@@ -178,6 +178,18 @@ class TestCases:
         place.read(pA=0.0)
         assert messages(place)["feed_tripped A"].endswith(said)
 
+    def test_an_overload_that_was_switched_off_is_over_and_that_it_is_off_is_told(self) -> None:
+        place = Place([Feed("f", 30.0, 230.0, pdu="p")], rules=only("feed_current", "feed_load_gone"))
+        for _ in range(3):
+            place.read(p=28.0)
+        for _ in range(10):
+            place.read(p=0.0)
+        assert sorted(one.rule for one in place.alerts) == ["feed_current", "feed_load_gone"], "why it went is not settled yet"
+        for _ in range(14):
+            place.read(p=0.0)
+        assert [(one.rule, one.message.partition(":")[0]) for one in place.alerts] == [
+            ("feed_load_gone", "load gone, cause not known")]
+
     def test_c7_redundancy_that_is_not_told_is_no_good_news(self) -> None:
         place = Place([], N[:1], ["n1"])
         place.link("n1", LinkState.UP)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
+from clustertop.clock import local_minute
 from clustertop.model import LinkState, NodeInfo, Severity
 from clustertop.rules.explain import explain, lines
 from clustertop.rules.spec import builtin
@@ -189,6 +191,20 @@ class TestCases:
             place.read(p=0.0)
         assert [(one.rule, one.message.partition(":")[0]) for one in place.alerts] == [
             ("feed_load_gone", "load gone, cause not known")]
+
+    def test_lines_that_stay_date_themselves(self) -> None:
+        place = Place([Feed("f", 30.0, 230.0, pdu="p")], rules=only("feed_forecast", "device_unreachable"))
+        for step in range(30):
+            place.read(p=15.0 + 0.2 * step)
+        said = re.fullmatch(r"\d\d.\d A of 30 A \(\d+ %\), critical in \d+ min, at (\d\d:\d\d), if it goes on like this: .*",
+                            messages(place)["feed_forecast f"])
+        raised = next(one for one in place.seen if one.rule == "feed_forecast")
+        assert said is not None
+        assert local_minute(raised.wall + 300) <= said[1] <= local_minute(raised.wall + 660)
+        place.link("p")
+        for _ in range(4):
+            place.tick(10.0)
+        assert messages(place)["device_unreachable p"] == "PDU p unreachable: no answer; last reading 40 s before"
 
     def test_c7_redundancy_that_is_not_told_is_no_good_news(self) -> None:
         place = Place([], N[:1], ["n1"])

@@ -10,8 +10,8 @@ the nodes and behind them the devices:
     S <monotonic> <wall> <json>             what was remembered of an earlier run: devices and firing alerts
 
 Times are our clocks', written so that they read back to the same number. The header keeps no
-address, user or key; what a link event says of what could not be reached may name its address, and a device's frames its
-host.
+address, user or key; what a link event says of what could not be reached may name its address, and a device's frames
+name its host.
 """
 
 from __future__ import annotations

@@ -11,9 +11,6 @@ from clustertop.plain_site import amps_text, judged, outlook
 from clustertop.plain_site import order as least_headroom_first
 from clustertop.quantity import duration, quantity
 from clustertop.signals import bmc
-from clustertop.store.view import FRESH
-
-from clustertop.signals import bmc, feed
 from clustertop.store.view import FRESH, STALE
 from clustertop.tui.cells import explained, pairs, severity, title, value
 from clustertop.tui.picture import OK, RANK, UNKNOWN
@@ -88,30 +85,6 @@ def amps_words(table: TableView, row: int) -> Span:
     if text is None:
         return value(table, "amps", row)
     return (text, "text" if table.level[row] == 0 else "stale")
-
-    least = ">=" if table.value("lower_bound", row) == 1 else ""
-    text = f"{least}{amps:.1f}/{'?' if rating is None else f'{rating:g}'} A"
-    return (f"est {text}" if table.value("estimated", row) else text, "text" if table.level[row] == 0 else "stale")
-
-
-def outlook(table: TableView, row: int) -> Span:
-    """What happened to its load, or when which limit is reached."""
-    event = table.value("event", row)
-    if event:
-        since = table.value("event_seconds", row)
-        return (f"{feed.EVENT_WORDS[int(event)]}{f' {duration(since)} ago' if since is not None else ''}",
-                "critical" if event != feed.GONE else "warning")
-    trip = table.value("trip_seconds", row)
-    if trip is not None:
-        return (f"trips within {duration(trip)}", "critical")
-    for column, words, style in _AHEAD:
-        seconds = table.value(column, row)
-        if seconds is not None and seconds > 0:
-            sure = table.value("forecast_confidence_ratio", row)
-            return (f"{words} in {duration(seconds)}" + (f" ({sure:.0%} sure)" if sure is not None else ""), style)
-    if table.value("implausible", row):
-        return ("wrong scale?", "warning")
-    return ("", "muted")
 
 
 def trend(picture: Picture, row: int, width: int, glyphs: Glyphs) -> str:

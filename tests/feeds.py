@@ -66,9 +66,9 @@ class Place:
         self._send(name, "pdu", {"pdu": rows})
 
     def bmc(self, node: str, watts: Any, psus: Sequence[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = (),
-            **cells: Any) -> None:
+            sensors: Sequence[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = (), **cells: Any) -> None:
         """A BMC's reading."""
-        self._send(f"{node}-bmc", "bmc", {"bmc": [("", {}, {"watts": watts, **cells})], "psu": psus})
+        self._send(f"{node}-bmc", "bmc", {"bmc": [("", {}, {"watts": watts, **cells})], "psu": psus, "sensor": sensors})
 
     def _send(self, name: str, group: str, tables: Mapping[str, Sequence[tuple[str, Any, Any]]]) -> None:
         self.sequence += 1

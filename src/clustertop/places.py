@@ -116,6 +116,8 @@ class Site:
     """Sentences for the operator: both supplies of a node on one feed, a feed that nothing measures."""
     in_band: frozenset[str] = frozenset()
     """Names of the nodes whose probes ask their own BMC."""
+    in_band_seconds: Mapping[str, float] = field(default_factory=dict)
+    """By their names: the time between two readings."""
     nccl_logs: tuple[str, ...] = ()
     """Paths and patterns of NCCL's logs on the nodes."""
     nccl_nodes: frozenset[str] = frozenset()

@@ -58,8 +58,7 @@ def amps_text(feeds: TableView, row: int) -> str | None:
     amps, rating = feeds.value("amps", row), feeds.value("rating_amps", row)
     if amps is None:
         return None
-    covered = feeds.value("coverage_ratio", row)
-    least = ">=" if covered is not None and covered < 1 else ""
+    least = ">=" if feeds.value("lower_bound", row) == 1 else ""
     text = f"{least}{amps:.1f}/{'?' if rating is None else f'{rating:g}'} A"
     return f"est {text}" if feeds.value("estimated", row) else text
 

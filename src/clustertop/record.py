@@ -10,7 +10,8 @@ the nodes and behind them the devices:
     S <monotonic> <wall> <json>             what was remembered of an earlier run: devices and firing alerts
 
 Times are our clocks', written so that they read back to the same number. The header keeps no
-address, user or key; what a link event says of a node that could not be reached may name its address.
+address, user or key; what a link event says of what could not be reached may name its address, and a device's frames
+name its host.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ FLUSH_SECONDS = 2.0
 _SAID = Annotated[list[str], msgspec.Meta(min_length=2, max_length=3)]
 """Of a link: stage, reason, and the jump hosts where there are any."""
 MAX_LINE = 4 << 20
+MOST_RATING = 1e6
+"""No breaker carries, and no feed has, as many amperes or volts."""
 MOST_SECONDS = 2.0**34
 """Past any clock, and still a date that can be written."""
 
@@ -273,6 +276,8 @@ def _checked(header: Header) -> Header:
         _Device(clean(one.name, 128), one.kind, clean(one.of, 128), clean(one.rack, 128), clean(one.leaf, 128),
                 one.interval)
         for one in header.devices)
+    if not all(0 < one.interval <= MOST_SECONDS for one in devices):
+        raise ValueError("a device has an interval that cannot be")
     feeds = tuple(_clean_feed(feed) for feed in header.feeds)
     rules = {
         clean(name, 64): msgspec.structs.replace(
@@ -284,6 +289,10 @@ def _checked(header: Header) -> Header:
 
 
 def _clean_feed(feed: Feed) -> Feed:
+    """The feed with its text fit to be shown. Raises ValueError."""
+    numbers = (feed.rating_amps, feed.volts)
+    if feed.phases not in (1, 3) or not all(number is None or 0 < number < MOST_RATING for number in numbers):
+        raise ValueError(f"feed {clean(feed.name, 60)} has phases, a rating or volts that cannot be")
     supplies = tuple(Supply(clean(one.node, 128), tuple(clean(psu, 128) for psu in one.psus)) for one in feed.supplies)
     return dataclasses.replace(
         feed, name=clean(feed.name, 128), pair=clean(feed.pair, 128), rack=clean(feed.rack, 128),

@@ -183,7 +183,7 @@ class Session:
         return self._meter.read()
 
     def request(self, request: Request) -> None:
-        """Pass a request on to its node's probe, or to all nodes and devices; ``detail`` to a node's or feed's devices.
+        """Pass a request on to its node's probe, or to all nodes and devices; ``detail`` to a device, or a node's BMC.
 
         That GPUs are to be let go (``release``) holds over reconnects, until they are taken again (``take``); other
         sessions of this operator do the same.

@@ -73,6 +73,7 @@ def resolve(loaded: Loaded, inventory: Inventory, *, whole: bool = True, strict:
         devices=(*pdus.values(), *bmcs, *switches.values(), *((fabric,) if fabric else ())),
         notes=(*secrets.notes, *notes),
         in_band=frozenset(in_band),
+        in_band_seconds=in_band,
         nccl_logs=nccl.logs,
         nccl_nodes=frozenset(names.watched.intersection(wanted)) if nccl.logs else frozenset(),
         sockets_seconds=config.sockets.interval_seconds if config.sockets.enabled else None,
@@ -214,10 +215,10 @@ class _Feeds:
 
 def _bmcs(
     loaded: Loaded, names: _Names, made: Devices, notes: list[str]
-) -> tuple[list[Device], list[str]]:
-    """The BMCs of watched nodes, and the nodes that ask their own. Raises ConfigError."""
+) -> tuple[list[Device], dict[str, float]]:
+    """The BMCs of watched nodes, and the nodes that ask their own, with how often. Raises ConfigError."""
     found: list[Device] = []
-    in_band: list[str] = []
+    in_band: dict[str, float] = {}
     seen: dict[str, str] = {}
     for written, entry in loaded.config.bmcs.items():
         key = dotted("bmcs", written)
@@ -231,7 +232,7 @@ def _bmcs(
             device = made.bmc(key, node, names.rack.get(node, ""), entry, alone=len(nodes) == 1)
             if node in names.watched:
                 if device is None:
-                    in_band.append(node)
+                    in_band[node] = entry.interval_seconds
                 else:
                     found.append(device)
         if strange := [node for node in nodes if node not in names.watched]:

@@ -66,6 +66,7 @@ user = "reader"
 password = "env:TEST_PASSWORD"
 [bmcs.gpu004]
 over = "in-band"
+interval_seconds = 90
 [switches."leaf[1-2]"]
 host = "{name}.oob"
 uplinks = ["Ethernet4?"]
@@ -116,7 +117,7 @@ def test_everything_is_resolved(tmp_path: Path) -> None:
     assert [(each.name, each.of, each.where, each.rack) for each in found.devices if each.kind == "bmc"] == [
         ("gpu001-bmc", "gpu001", "gpu001.bmc", "r1"), ("gpu002-bmc", "gpu002", "gpu002.bmc", "r1"),
         ("gpu003-bmc", "gpu003", "gpu003.bmc", "r2")]
-    assert found.in_band == {"gpu004"}
+    assert (found.in_band, found.in_band_seconds) == ({"gpu004"}, {"gpu004": 90.0})
     switch = one(found, "leaf2")
     assert (switch.leaf, switch.options["uplinks"]) == ("leaf2", ("Ethernet4?",))
     fabric = one(found, "fabric").access

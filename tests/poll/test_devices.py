@@ -448,6 +448,10 @@ def test_the_wait_grows_from_the_interval_to_ten_minutes_and_jitter_is_only_adde
         waits.append(one._wait_seconds(told))
     wanted = [min(600.0, 10.0 * 2**n) for n in range(12)]
     assert all(least <= wait <= least * 1.06 for wait, least in zip(waits, wanted, strict=True))
+    seldom, down = link(random.Random(1), 1800.0, Sink()), Told(LinkState.UNREACHABLE, "snmp", "no answer")
+    for _ in range(3):
+        seldom._take(down, 0.0)
+        assert 1800.0 <= seldom._wait_seconds(down) <= 1900.0, "a device that fails is not asked more often than one that answers"
     one._take(Told(LinkState.UP), 0.0)
     assert 10.0 - 0.1 <= one._wait_seconds(Told(LinkState.UP)) <= 10.6
     assert one._wait_seconds(Told(LinkState.AUTH_FAILED, wait_seconds=300.0)) == 300.0, "a BMC's own care counts"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
+from clustertop.clock import local_minute
 from clustertop.model import LinkState, NodeInfo, Severity
 from clustertop.rules.explain import explain, lines
 from clustertop.rules.spec import builtin
@@ -138,6 +140,71 @@ class TestCases:
         for step in range(16):
             place.read(a=0.0, b=36.1 + 0.5 * step)
         assert "feed_forecast warning feed:B:" in place.said()
+
+    def test_a_partner_that_was_read_before_the_loss_is_not_told_as_now(self) -> None:
+        place = Place([Feed("A", 30.0, 230.0, pair="B", pdu="pA"), Feed("B", 30.0, pdu="pB")])
+        for _ in range(3):
+            place.read(pA=11.0, pB=12.0)
+        place.now += 8.0
+        place.pdu("pA", inlet(0.0, volts=0.0))
+        place.tick()
+        assert messages(place)["feed_lost A"].endswith("; B carried 12.0 A of 30 A (40 %) 8.0 s before, and was not read since")
+
+    def test_a_partner_that_is_unknown_is_told_as_that(self) -> None:
+        place = Place([Feed("A", 30.0, 230.0, pair="B", pdu="pA"), Feed("B", 30.0, pdu="pB")])
+        for _ in range(3):
+            place.read(pA=11.0)
+        place.now += 10.0
+        place.pdu("pA", inlet(0.0, volts=0.0))
+        place.tick()
+        assert messages(place)["feed_lost A"].endswith("; B: current unknown (not read yet)")
+
+    def test_a_breaker_that_was_open_at_the_first_reading_has_no_time_and_no_load_before(self) -> None:
+        place = Place([Feed("f", 30.0, 230.0, pdu="p")])
+        place.pdu("p", inlet(0.0, state="=tripped", tripped=1.0))
+        place.tick(5.0)
+        place.pdu("p", inlet(0.0, state="=tripped", tripped=1.0))
+        place.tick(10.0)
+        assert messages(place)["feed_tripped f"] == "breaker tripped: what it carried before is not known"
+        assert place.feed("f", "event_seconds") == place.feed("f", "before_amps") == "it was so at the first reading"
+
+    @pytest.mark.parametrize(("lost", "said"), [(1, "1 of 2 nodes on it does not answer"), (2, "2 of 2 nodes on it do not answer")])
+    def test_one_node_does_and_two_do(self, lost: int, said: str) -> None:
+        place = Place([Feed("A", 32.0, 230.0, pdu="pA", supplies=ON[:2])], N, rules=only("feed_tripped"))
+        for node in N:
+            place.link(node.name, LinkState.UP)
+        for _ in range(3):
+            place.read(pA=20.0)
+        for node in N[:lost]:
+            place.link(node.name)
+        place.read(pA=0.0)
+        assert messages(place)["feed_tripped A"].endswith(said)
+
+    def test_an_overload_that_was_switched_off_is_over_and_that_it_is_off_is_told(self) -> None:
+        place = Place([Feed("f", 30.0, 230.0, pdu="p")], rules=only("feed_current", "feed_load_gone"))
+        for _ in range(3):
+            place.read(p=28.0)
+        for _ in range(10):
+            place.read(p=0.0)
+        assert sorted(one.rule for one in place.alerts) == ["feed_current", "feed_load_gone"], "why it went is not settled yet"
+        for _ in range(14):
+            place.read(p=0.0)
+        assert [(one.rule, one.message.partition(":")[0]) for one in place.alerts] == [
+            ("feed_load_gone", "load gone, cause not known")]
+
+    def test_lines_that_stay_date_themselves(self) -> None:
+        place = Place([Feed("f", 30.0, 230.0, pdu="p")], rules=only("feed_forecast", "device_unreachable"))
+        for step in range(30):
+            place.read(p=15.0 + 0.2 * step)
+        said = re.fullmatch(r"\d\d.\d A of 30 A \(\d+ %\), critical in \d+ min, at (\d\d:\d\d), if it goes on like this: .*",
+                            messages(place)["feed_forecast f"])
+        raised = next(one for one in place.seen if one.rule == "feed_forecast")
+        assert said is not None
+        assert local_minute(raised.wall + 300) <= said[1] <= local_minute(raised.wall + 660)
+        place.link("p")
+        for _ in range(4):
+            place.tick(10.0)
+        assert messages(place)["device_unreachable p"] == "PDU p unreachable: no answer; last reading 40 s before"
 
     def test_c7_redundancy_that_is_not_told_is_no_good_news(self) -> None:
         place = Place([], N[:1], ["n1"])

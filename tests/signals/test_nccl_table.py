@@ -81,25 +81,3 @@ def test_a_row_about_a_file_has_no_init() -> None:
     assert view.value("warnings", 0) == 1
     assert view.value("init_known", 0) is view.value("init_recent_seconds", 0) is view.value("transport", 0) is None
     assert view.labels == ("a",)
-
-
-def test_members_are_taken_apart_and_what_is_none_is_left_out() -> None:
-    said = ["g1 0-2,8", "g2 3", "g3 x", "g4 5-", "g5 9-7", "", "g6 1000000-9999999"]
-    assert nccl_table.members({"members": said}) == {
-        0: "g1", 1: "g1", 2: "g1", 8: "g1", 3: "g2", 5: "g4", **dict.fromkeys(range(1_000_000, 1_004_097), "g6")}
-    assert nccl_table.members({}) == nccl_table.members({"members": "g1 0"}) == {}
-
-
-def test_each_nodes_log_tells_where_its_ranks_are_and_the_others_use_it() -> None:
-    rows = [("g1.site", {"comm": "0xc1", "members": ["g1 0-7"], "peers": ["#8 4", "#16 2", "#99 1"]}),
-            ("g2", {"comm": "0xc1", "members": ["3f2a9c 8-15"], "peers": ["#0 4", "#16 2"]}),
-            ("g3", {"comm": "0xc1", "members": ["g3 16-23", "g1 0-7"], "peers": ["g1 4", "bad", "#8 x"]}),
-            ("g4", {"comm": "0xc2", "members": ["g4 8-15"], "peers": ["#0 1"]})]
-    assert nccl_table.peers(rows, ["g1.site", "g2", "g3", "g4"]) == {
-        ("g1.site", "g2"): 4, ("g1.site", "g3"): 2, ("g1.site", "rank 99"): 1, ("g2", "g1.site"): 4, ("g2", "g3"): 2,
-        ("g3", "g1.site"): 4, ("g4", "rank 0"): 1}
-
-
-def test_communicators_without_an_id_lend_each_other_nothing() -> None:
-    rows = [("g1", {"comm": "", "members": ["g1 0"], "peers": ["#1 4"]}), ("g2", {"comm": "", "members": ["g2 1"]})]
-    assert nccl_table.peers(rows, ["g1", "g2"]) == {("g1", "rank 1"): 4}

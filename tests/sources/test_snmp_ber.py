@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -41,6 +42,19 @@ def both(data: bytes, number: int, monkeypatch: pytest.MonkeyPatch, version: int
             asking._number = number  # type: ignore[attr-defined]
             found.append(asking.take(data))
     return found[0], found[1]
+
+
+def test_a_number_as_long_as_a_datagram_costs_nothing() -> None:
+    def cell(tag: int, body: bytes) -> bytes:
+        return bytes((tag, 0x83)) + len(body).to_bytes(3, "big") + body
+
+    row = cell(0x30, cell(6, b"\x2b" + b"\xff" * 60_000 + b"\x01") + cell(5, b""))
+    pdu = cell(2, b"\x01") + cell(2, b"\x00") + cell(2, b"\x00") + cell(0x30, row)
+    data = cell(0x30, cell(2, b"\x01") + cell(4, b"public") + cell(0xA2, pdu))
+    assert len(data) < 65_507, "it fits a datagram"
+    begun = time.process_time()
+    assert plain(data) is None
+    assert time.process_time() - begun < 0.1
 
 
 OIDS = st.lists(st.integers(0, 2**32 - 1), max_size=20).map(lambda tail: (1, 3, *tail)) | st.sampled_from([(0, 0), (2, 999, 3), (1, 39)])

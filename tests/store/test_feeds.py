@@ -300,6 +300,25 @@ class TestEvents:
         place.read(pdu_a=12.0, pdu_b=13.0)
         assert place.feed("r1-A", "event") == 0.0
 
+    @pytest.mark.parametrize(("before", "after"), [(1.0, 0.9), (0.0, 0.0), (None, 0.0)])
+    def test_a_breaker_that_is_closed_again_over_a_small_load_is_no_event_any_more(
+        self, before: float | None, after: float,
+    ) -> None:
+        place = single()
+        if before is not None:
+            place.pdu("pdu-a", inlet(before, state="=ok", tripped=0.0))
+            place.tick()
+            place.now += 10.0
+        for _ in range(2):
+            place.pdu("pdu-a", inlet(0.0, state="=tripped", tripped=1.0))
+            place.tick(10.0)
+        assert place.feed("f", "event") == 2.0
+        place.tick(100.0)
+        assert place.feed("f", "event") == 2.0, "unknown now: that ends nothing"
+        place.pdu("pdu-a", inlet(after, state="=ok", tripped=0.0))
+        place.tick()
+        assert place.feed("f", "event") in {0.0, "no load seen on it yet"}
+
     def test_the_other_is_read_later(self) -> None:
         place = self.pair()
         place.read(5.0, pdu_a=0.0)

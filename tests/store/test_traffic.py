@@ -283,6 +283,12 @@ def test_an_uplink_that_was_up_is_down_and_one_that_never_was_is_not() -> None:
     rig.tick()
     assert rig.value("leaf/l1", "uplinks_down") == 1.0
     assert rig.attrs("leaf/l1")["down"] == ["e3"]
+    rig.switch("l1", "e3", "uplink", None, None, up=math.nan)
+    rig.tick()
+    assert rig.why("leaf/l1", "uplinks_down") == "it is not known whether e3 is still down", "unknown is not up again"
+    rig.switch("l1", "e3", "uplink", 0.0, 10 * MEGA)
+    rig.tick()
+    assert rig.value("leaf/l1", "uplinks_down") == 0.0
 
 
 def test_rails_cross_racks_without_a_spine() -> None:

@@ -138,6 +138,49 @@ async def test_what_a_bmc_said_long_ago_is_told_with_its_age(source: PowerSource
         assert re.search(r"n1 .*6000 W  BMC, 30 s ago", text(app))
 
 
+async def test_words_of_a_device_that_fell_silent_are_not_said_of_now(source: PowerSource) -> None:
+    source.pdu("pdu-a", [*inlet(20.0), part("bank", "B1", amps=12.0, rating_amps=16.0, state="=ok")])
+    source.core.store.tables["pdu"].attrs[-1] = {**source.core.store.tables["pdu"].attrs[-1], "state": "all is well"}
+    source.bmc("n1", 6000.0, [("p1", {"name": "PSU1", "words": "presence detected"}, {"state": "=ok"})],
+               [("fan", {"name": "Fan redundancy", "states": "fully redundant"}, {"reading": None})])
+    source.tick(1.0)
+    async with console(source, (160, 60)) as (app, pilot):
+        await pilot.press("6")
+        await settle(pilot)
+        assert re.search(r"bank B1 .*all is well", text(app))
+        assert (page := await power_page(app, pilot)).count("presence detected") == page.count("fully redundant") == 1
+    source.now += 400.0
+    source.tick()
+    async with console(source, (160, 60)) as (app, pilot):
+        await pilot.press("6")
+        await settle(pilot)
+        assert "bank B1" in text(app)
+        assert "all is well" not in text(app)
+        page = await power_page(app, pilot)
+        assert "Fan redundancy stale" in page
+        assert "presence detected" not in page
+        assert "fully redundant" not in page
+
+
+async def power_page(app, pilot) -> str:
+    """The page of the first node of the feed under the cursor."""
+    await pilot.press("enter", "enter")
+    await settle(pilot)
+    page = app.panes["detail"].page
+    return "\n".join(page.text_of(y) for y in range(page.count()))
+
+
+async def test_a_phase_that_is_not_known_makes_it_at_least(source: PowerSource) -> None:
+    three = Place([Feed("f", 32.0, 230.0, phases=3, pdu="p")])
+    for amps in (27.0, 27.0):
+        three.pdu("p", [part("phase", "L1", amps=10.0), part("phase", "L2", amps=amps), part("phase", "L3")])
+        three.tick(10.0)
+        three.now += 1.0
+    assert power.amps_words(three.view["feed"], 0)[0] == ">=27.0/32 A"
+    assert [one.message for one in three.alerts if one.rule == "feed_current"] == [
+        "27.0 A of 32 A (84 %), at least: not every phase is known"]
+
+
 async def test_somebody_who_looks_has_the_device_say_all_it_has(source: PowerSource) -> None:
     async with console(source, (160, 50)) as (app, pilot):
         await pilot.press("6")

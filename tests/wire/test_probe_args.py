@@ -17,5 +17,8 @@ def test_a_bmc_is_read_in_band_on_the_nodes_that_are_named() -> None:
     assert "bmc" not in probe_args(settings, "n")
     assert "bmc" not in probe_args(settings.of(NodeInfo("g2")), "n")
     assert probe_args(settings.of(NodeInfo("g1")), "n")["bmc"] == {"tool": "/opt/ipmitool"}
+    assert probe_args(settings.of(NodeInfo("g1")), "n")["every"]["bmc"] == 10.0  # type: ignore[index]
+    seldom = PollSettings(in_band=frozenset({"g1", "g2"}), in_band_seconds={"g1": 120.0})
+    assert probe_args(seldom.of(NodeInfo("g1")), "n")["every"]["bmc"] == 120.0  # type: ignore[index]
     slow = settings.of(NodeInfo("g1", interval_seconds=30.0))
     assert (slow.bmc_tool, slow.interval_seconds) == ("/opt/ipmitool", 30.0)

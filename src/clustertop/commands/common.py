@@ -82,7 +82,8 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
         notes.append(f"host keys are not checked for {len(inventory.unchecked)} nodes: {few}")
     state, alerts = _state(args.state, loaded, default_path), loaded.config.alerts
     settings = dataclasses.replace(
-        poll_settings(loaded), nccl_logs=site.nccl_logs, nccl_nodes=site.nccl_nodes, in_band=site.in_band)
+        poll_settings(loaded), nccl_logs=site.nccl_logs, nccl_nodes=site.nccl_nodes, in_band=site.in_band,
+        in_band_seconds=site.in_band_seconds)
     plan = Plan(
         inventory, settings, scoped(rules, inventory.rule_nodes), expect_width(inventory),
         expect_gpus(inventory), expect_ports(inventory), Freshness(poll.late_intervals, poll.stale_intervals),

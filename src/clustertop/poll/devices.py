@@ -19,6 +19,7 @@ from clustertop.model import LinkEvent, LinkState
 from clustertop.poll.device_frames import encoded, frame
 from clustertop.poll.fleet import raise_descriptor_limit
 from clustertop.poll.readers import Reader, Told, reader_of
+from clustertop.sources.care import MOST_SECONDS, growing
 from clustertop.sources.ipmi import IpmiTarget
 from clustertop.sources.redfish import RedfishTarget
 from clustertop.sources.snmp import Agent
@@ -40,8 +41,6 @@ START_SPREAD_SECONDS = 0.02
 """A device's share of the time over which the first readings are spread; the later ones are, over an interval."""
 LEAST_INTERVAL_SECONDS = 10.0
 """PDUs and BMCs are weak: none is asked more often."""
-MOST_WAIT_SECONDS = 600.0
-"""The longest wait after a device that does not answer."""
 JITTER = 0.05
 """Share of an interval that is added to it by chance, and never taken from it."""
 CLOSE_SECONDS = 6.0
@@ -168,7 +167,7 @@ class DeviceLink:
             self.skipped += int(missed) if told.state is LinkState.UP else 0
             usual = step - into
         else:
-            usual = min(MOST_WAIT_SECONDS, self._interval * 2.0 ** min(self.failures - 1, 16)) * more
+            usual = growing(self._interval, MOST_SECONDS, self.failures) * more
         return usual if told.wait_seconds is None else max(told.wait_seconds, step - took, 0.0)
 
     async def _pause(self, seconds: float) -> None:

@@ -238,7 +238,7 @@ def _gpu_power_brake(view: FleetView, row: int) -> str:
     text = f"braked by its supply: {quantity(table.value('power_watts', row), 'W')}"
     rows = power_words.feeds_of(view, int(table.node[row]))
     # Here the feeds are always told: it is they that may have asked for it.
-    return text + "".join(f"; {power_words.did(view, one, view.at)}" for one in rows[:2])
+    return text + "".join(f"; {power_words.did(view, one, view.at, 'before')}" for one in rows[:2])
 
 
 def _gpu_utilization(view: FleetView, row: int) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from clustertop.clock import local_minute
 from clustertop.model import LinkState
 from clustertop.quantity import duration, quantity
 from clustertop.signals import bmc, feed
@@ -19,6 +20,8 @@ BEFORE_SECONDS = 180.0
 """What a feed did in so long before a fault is told with it."""
 SAG = 0.95
 """A voltage below this share of the configured one is told."""
+SAME_SECONDS = 0.5
+"""Readings so near in time are of one moment."""
 MOVED = 0.1
 """A current that moved by this share of the breaker's rating is told with where it came from."""
 
@@ -40,9 +43,9 @@ def carries(table: TableView, row: int) -> str:
 
 
 def estimated(table: TableView, row: int) -> str:
-    """What is to be said of a current that no PDU measures; else nothing."""
+    """What is to be said of a current that no PDU measures, or not all of it; else nothing."""
     if table.value("estimated", row) != 1:
-        return ""
+        return ", at least: not every phase is known" if table.value("lower_bound", row) == 1 else ""
     source = str(table.attrs[row].get("source") or "estimated")
     if source == "pdu":
         return ", worked out from the loads between its lines"
@@ -59,9 +62,14 @@ def _current(view: FleetView, row: int) -> str:
     if trip is not None:
         text += f"; its breaker trips within {duration(trip)}"
     elif critical:
-        text += f"; critical in {duration(critical)} if it goes on like this"
+        text += f"; {_ahead(view, critical)}"
     pair = table.attrs[row].get("pair")
     return text + (f"; the other feed of its pair is {pair}" if pair else "")
+
+
+def _ahead(view: FleetView, seconds: float) -> str:
+    """When it is critical: by the clock as well, for a line is read later than it is written."""
+    return f"critical in {duration(seconds)}, at {local_minute(view.wall + seconds)}, if it goes on like this"
 
 
 def _limit(view: FleetView, row: int) -> str:
@@ -78,8 +86,9 @@ def _failover(view: FleetView, row: int) -> str:
     both = [table.value("amps", one) for one in (row, other)]
     rating = [value for one in (row, other) if (value := table.value("rating_amps", one)) is not None]
     names = [str(table.attrs[one].get("name")) for one in (row, other)]
+    least = "" if None not in both else "at least "
     total = sum(value for value in both if value is not None)
-    text = (f"{names[0]} {amps(both[0])} and {names[1]} {amps(both[1])}: one alone would carry {amps(total)}"
+    text = (f"{names[0]} {amps(both[0])} and {names[1]} {amps(both[1])}: one alone would carry {least}{amps(total)}"
             + (f" of {quantity(min(rating), 'A')}" if rating else "")
             + f" ({quantity(table.value('pair_ratio', row), 'ratio')})")
     return text + (estimated(table, row) or estimated(table, other))
@@ -96,16 +105,26 @@ def _event(what: str) -> Callable[[FleetView, int], str]:
     def text(view: FleetView, row: int) -> str:
         table = view["feed"]
         ago, before = table.value("event_seconds", row), table.value("before_amps", row)
-        said = f"{what}: carried {amps(before)}" + (f" until {duration(ago)} ago" if ago else "")
+        said = f"{what}: " + ("what it carried before is not known" if before is None else f"carried {amps(before)}"
+                              + (f" until {duration(ago)} before" if ago else ""))
         lost, nodes = table.value("nodes_lost", row), table.value("nodes", row)
         if lost:
-            said += f"; {lost:.0f} of {nodes or 0:.0f} nodes on it do not answer"
+            said += f"; {lost:.0f} of {nodes or 0:.0f} nodes on it {'does' if lost == 1 else 'do'} not answer"
         other = _other(table, row)
-        if other is not None:
-            said += f"; {table.attrs[other].get('name')} carries {carries(table, other)}"
-        return said
+        return said if other is None else f"{said}; {_partner(table, row, other)}"
 
     return text
+
+
+def _partner(table: TableView, row: int, other: int) -> str:
+    """What the *other* feed of a pair carries, or carried when it was last read: before *row* lost its load."""
+    name, said = table.attrs[other].get("name"), carries(table, other)
+    before = float(table.age[other] - table.age[row])
+    if table.value("amps", other) is None:
+        return f"{name}: {said}"
+    if before > SAME_SECONDS:
+        return f"{name} carried {said} {duration(before)} before, and was not read since"
+    return f"{name} carries {said}"
 
 
 def _forecast(view: FleetView, row: int) -> str:
@@ -114,7 +133,7 @@ def _forecast(view: FleetView, row: int) -> str:
     left = table.value("to_critical_seconds", row)
     text = carries(table, row)
     if left:
-        text += f", critical in {duration(left)} if it goes on like this"
+        text += f", {_ahead(view, left)}"
     if slope is not None:
         text += f": {60 * slope:+.2g} A a minute"
     return text + (f", sure to {quantity(sure, 'ratio')}" if sure is not None else "")
@@ -172,7 +191,7 @@ def _device(view: FleetView, row: int) -> str:
     words = LinkState(int(state)).words if state is not None else "no answer"
     reason = view.link_reasons[int(table.node[row])]
     return (f"{table.labels[row]} {words}" + (f": {reason}" if reason else "")
-            + (f"; last reading {duration(age)} ago" if age is not None else "; never read"))
+            + (f"; last reading {duration(age)} before" if age is not None else "; never read"))
 
 
 def _device_stale(view: FleetView, row: int) -> str:
@@ -213,14 +232,19 @@ def feeds_of(view: FleetView, node: int) -> list[int]:
     return [row for row in range(len(table)) if view.owners[first + row].name in names]
 
 
-def did(view: FleetView, row: int, at: float) -> str:
-    """What a feed does, and what it did in the minutes before *at* (our monotonic clock)."""
+def did(view: FleetView, row: int, at: float, since: str = "ago") -> str:
+    """What a feed does, and what it did in the minutes before *at* (our monotonic clock).
+
+    *since*: ``ago`` of what is said of now, ``before`` in a line that stays.
+    """
     table = view["feed"]
     text = f"feed {table.attrs[row].get('name')} {carries(table, row)}"
     event = table.value("event", row)
     if event:
         ago = table.value("event_seconds", row)
-        text += f": {feed.EVENT_WORDS[int(event)]} {duration(ago)} ago, carried {amps(table.value('before_amps', row))}"
+        before = table.value("before_amps", row)
+        text += f": {feed.EVENT_WORDS[int(event)]}" + (f" {duration(ago)} {since}" if ago is not None else "")
+        text += f", carried {amps(before)}" if before is not None else ""
     volts, nominal = table.value("volts", row), view.of.site.feeds[row].volts
     if volts is not None and nominal and volts < SAG * nominal:
         text += f", only {volts:.0f} V of {nominal:.0f} V"
@@ -240,5 +264,10 @@ def told(view: FleetView, node: int, at: float) -> str:
     rows = feeds_of(view, node)
     table = view["feed"]
     odd = [row for row in rows if table.value("event", row) or (table.value("share_ratio", row) or 0.0) >= 0.8
-           or "before" in did(view, row, at) or " V of " in did(view, row, at)]
-    return "".join(f"; {did(view, row, at)}" for row in odd[:2])
+           or _strange(did(view, row, at))]
+    return "".join(f"; {did(view, row, at, 'before')}" for row in odd[:2])
+
+
+def _strange(said: str) -> bool:
+    """Whether what :func:`did` said tells of a voltage that sags or a current that moved."""
+    return said.endswith(" before") or " V of " in said

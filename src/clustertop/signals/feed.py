@@ -59,6 +59,8 @@ TABLE = table("feed", "", "feeds", (
            words={0: "measured", 1: "estimated"}),
     Metric("coverage_ratio", "ratio", "share of its nodes whose power is in the estimate; 1 where its PDU measures it",
            kind="derived", hi=1.0),
+    Metric("lower_bound", "", "1: it carries at least that: a phase or a node is not in its current", kind="derived",
+           words={0: "no", 1: "at least"}),
     Metric("slope_amps_per_second", "A/s", "how fast its current rises, over the last minutes", kind="derived",
            lo=float("-inf"), source=_SEN),
     Metric("to_warning_seconds", "s", "until its current reaches the warning, if it goes on like this", kind="derived",
@@ -116,6 +118,8 @@ NO_TRIP = intern("need not trip within the hour")
 NO_LIMITS = intern("the device has no limits enabled")
 BY_RATING = intern("judged by its breaker's rating")
 ESTIMATED = intern("estimated")
+BEFORE_US = intern("it was so at the first reading")
+NO_EVENT_NOW = intern("nothing happened to its load")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -196,6 +200,7 @@ def fill(t: Columns, now: Carried, held: Held, event: NDArray[np.int8], seen: Ma
         t.set_why("judged_ratio", mask, code)
     put("estimated", np.where(known, now.estimated.astype(float), np.nan))
     put("coverage_ratio", now.coverage)
+    put("lower_bound", np.where(known, now.lower_bound.astype(float), np.nan))
     trip = np.full(len(t), np.nan)
     for row in np.flatnonzero(shares > 1.0).tolist():
         band = power.trip_band(float(shares[row]))
@@ -266,8 +271,8 @@ def fill_events(
     put("event", said)
     for name, code in (("event_lost", LOST), ("event_tripped", TRIPPED), ("event_gone", GONE)):
         put(name, np.where(np.isnan(said), np.nan, (said == code).astype(float)))
-    t.put("event_seconds", np.where(happened, now - at, np.nan))
-    t.put("before_amps", np.where(happened, before, np.nan))
+    for name, values in (("event_seconds", now - at), ("before_amps", before)):
+        t.put(name, np.where(happened, values, np.nan), np.where(happened, BEFORE_US, NO_EVENT_NOW))
 
 
 class _Putter:

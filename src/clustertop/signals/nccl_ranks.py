@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from clustertop.model import Attr
 
 MAX_RANKS = 65_536
+"""Most ranks that one node may name, over all of its communicators: beyond that it means harm."""
 
 
 @dataclass(slots=True)
@@ -61,6 +62,7 @@ def work_out(rows: Iterable[tuple[int, str, Mapping[str, Attr]]], numbers: Mappi
     comms: dict[tuple[str, int], Communicator] = {}
     said: list[tuple[int, tuple[str, int], list[tuple[str, int]]]] = []
     nodes = set()
+    room: dict[int, int] = {}
     for node, key, attrs in rows:
         ident = _ident(key, attrs)
         if ident is None:
@@ -68,9 +70,12 @@ def work_out(rows: Iterable[tuple[int, str, Mapping[str, Attr]]], numbers: Mappi
         comm = comms.setdefault(ident, Communicator(ident[1]))
         for place, (host, ranks) in enumerate(_members(attrs)):
             where = node if place == 0 else numbers.get(host, -1)
-            if where < 0:
+            left = room.get(node, MAX_RANKS)
+            if where < 0 or not left:
                 continue
-            for rank in ranks:
+            named = _unfolded(ranks, min(left, ident[1]))
+            room[node] = left - len(named)
+            for rank in named:
                 known = comm.ranks.setdefault(rank, where)
                 # Without an id two communicators of one size look alike: a rank of two nodes is nobody's.
                 comm.ranks[rank] = where if known == where else -1
@@ -100,22 +105,22 @@ def _ident(key: str, attrs: Mapping[str, Attr]) -> tuple[str, int] | None:
     return str(attrs.get("comm") or ""), int(size)
 
 
-def _members(attrs: Mapping[str, Attr]) -> Iterable[tuple[str, list[int]]]:
+def _members(attrs: Mapping[str, Attr]) -> Iterable[tuple[str, str]]:
     listed = attrs.get("members")
     for item in listed if isinstance(listed, list) else ():
         host, _, ranks = item.rpartition(" ")
-        yield host, _unfolded(ranks)
+        yield host, ranks
 
 
-def _unfolded(text: str) -> list[int]:
-    """``0-3,8`` to its numbers; what is none is left out."""
+def _unfolded(text: str, most: int) -> list[int]:
+    """``0-3,8`` to its numbers, of at most *most*; what is none, or would be more, is left out."""
     out: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
         last = last or first
         if not (first.isdecimal() and last.isdecimal() and len(first) <= 6 and len(last) <= 6):
             continue
-        if int(last) - int(first) < MAX_RANKS - len(out):
+        if int(last) - int(first) < most - len(out):
             out += range(int(first), int(last) + 1)
     return out
 

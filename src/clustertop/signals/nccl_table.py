@@ -14,7 +14,7 @@ from clustertop.model import Why
 from clustertop.signals.metric import Metric, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -32,7 +32,6 @@ BY_NCCL, BY_TIMES, BY_ARRIVAL = 0, 1, 2
 NOTHING_WRONG, NO_GPU_DIRECT, SOCKETS = 0, 1, 2
 LISTS = frozenset({"network", "found", "settings", "via", "members", "peers"})
 """Attributes that are lists."""
-MOST_RANKS = 1 << 20
 
 TABLE = table("nccl", "nccl", "NCCL logs", (
     Metric("nccl_lines", "", "lines of NCCL in the file since it is read", "lines", hi=1e12, source=_SOURCE),
@@ -150,60 +149,3 @@ def _inits(
     t.put("init_recent_seconds", np.where(communicator | gone, recent, np.nan), Why.NOT_JUDGED)
     lost = np.isnan(recent) & communicator
     t.why_of("init_recent_seconds")[lost] = t.why_of("init_seconds")[lost]
-
-
-# -- which node talks to which -----------------------------------------------------------------------------------------
-
-def members(attrs: Mapping[str, Attr]) -> dict[int, str]:
-    """Rank to host of a communicator's row, as far as its file tells."""
-    out: dict[int, str] = {}
-    for one in texts(attrs, "members"):
-        host, _, folded = one.rpartition(" ")
-        for part in folded.split(","):
-            first, _, last = part.partition("-")
-            if not (first.isdecimal() and first.isascii() and len(first) < 8):
-                continue
-            end = int(last) if last.isdecimal() and last.isascii() and len(last) < 8 else int(first)
-            for rank in range(int(first), min(end, MOST_RANKS, int(first) + 4096) + 1):
-                out[rank] = host
-    return out
-
-
-def peers(rows: Iterable[tuple[str, Mapping[str, Attr]]], names: Sequence[str]) -> dict[tuple[str, str], int]:
-    """Return (from node, to node) to network channels, over the logs of all nodes.
-
-    A node's own log seldom says where the ranks of others run; the logs of these do, where the communicator has an id
-    (NCCL 2.19 and newer). What stays unknown is ``rank N``.
-
-    Args:
-        rows: node name and attributes of each communicator that is to count, of a job or of all.
-        names: the nodes of the inventory: a host is one of them by its full or its short name.
-    """
-    known = {name: name for name in names}
-    for name in names:
-        known.setdefault(name.partition(".")[0], name)
-    listed = [(node, attrs, members(attrs)) for node, attrs in rows]
-    where: dict[tuple[str, int], str] = {}
-    for node, attrs, ranks in listed:
-        comm = str(attrs.get("comm") or "")
-        # In a container the host has a name of its own; the only one in the file is the node's.
-        alone = len(set(ranks.values())) == 1
-        for rank, host in ranks.items():
-            if comm:
-                where.setdefault((comm, rank), known.get(host) or (node if alone else host))
-    out: dict[tuple[str, str], int] = {}
-    for node, attrs, ranks in listed:
-        comm = str(attrs.get("comm") or "")
-        for one in texts(attrs, "peers"):
-            to, _, count = one.rpartition(" ")
-            if not (count.isdecimal() and count.isascii() and len(count) < 10):
-                continue
-            if to.startswith("#") and to[1:].isdecimal() and to.isascii() and len(to) < 9:
-                rank = int(to[1:])
-                host = where.get((comm, rank)) or ranks.get(rank) or f"rank {rank}"
-            else:
-                host = to
-            target = known.get(host, host)
-            if target != node:
-                out[node, target] = out.get((node, target), 0) + int(count)
-    return out

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from clustertop.sources.bmc_reading import BmcReading
 
 MOST_SECONDS = 600.0
-"""The longest wait after a BMC that does not answer."""
+"""The longest wait after a device that does not answer, but where its interval is longer."""
 AUTH_SECONDS = 300.0
 """The shortest wait after a refused password: another try soon may lock the account."""
 AUTH_MOST_SECONDS = 3600.0
@@ -51,8 +51,15 @@ def wait_seconds(failure: BmcFailure, failures: int, interval_seconds: float, rn
 
     Jitter is only ever added, so that a rack of BMCs that returns is not met all at once.
     """
-    first, most = interval_seconds, max(MOST_SECONDS, interval_seconds)
+    first, most = interval_seconds, MOST_SECONDS
     if failure.state in {BmcState.AUTH_FAILED, BmcState.FORBIDDEN}:
-        first, most = max(interval_seconds, AUTH_SECONDS), max(AUTH_MOST_SECONDS, interval_seconds)
-    delay = min(most, first * 2.0 ** min(failures - 1, 16))
-    return max(delay, failure.wait_seconds) * (1.0 + rng.uniform(0.0, 0.1))
+        first, most = max(interval_seconds, AUTH_SECONDS), AUTH_MOST_SECONDS
+    return max(growing(first, most, failures), failure.wait_seconds) * (1.0 + rng.uniform(0.0, 0.1))
+
+
+def growing(first: float, most: float, failures: int) -> float:
+    """Seconds to wait after the *failures*-th failure in a row: *first*, then twice that each time, up to *most*.
+
+    Where *first* is longer than *most*, it stays *first*.
+    """
+    return min(max(first, most), first * 2.0 ** min(max(failures - 1, 0), 16))

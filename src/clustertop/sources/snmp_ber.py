@@ -115,9 +115,9 @@ def _name(content: bytes) -> Oid:
         if not number and byte == 0x80:
             raise _UnusualError  # a leading zero
         number = number << 7 | byte & 0x7F
+        if number >= 1 << 32:
+            raise _UnusualError  # at once: a number as long as a datagram takes a second to add up
         if not byte & 0x80:
-            if number >= 1 << 32:
-                raise _UnusualError
             found.append(number)
             number = 0
     first = found[0]

@@ -28,6 +28,8 @@ JUMP_SHARE = 0.7
 """A step of more than this of the whole rise is one. Of a steady climb over six readings it would be two fifths."""
 AT_ONCE = 32
 """Forecasts of one tick; the rest has its turn in the next ones."""
+BACK_RATIO = 0.5
+"""A load is back when it is so much of what it was, also where that is little of the breaker."""
 BEFORE_SECONDS = 60.0
 """A load that goes within this time went at once."""
 SETTLED_SECONDS = 180.0
@@ -195,7 +197,11 @@ class Events:
         """
         scale = np.where(ratings > 0, ratings, _ASSUMED_RATING)
         tripped, cut = said
-        back = (amps >= power.MATTERS_RATIO * scale) & ~tripped
+        # A load that was small need not come back as more than it was.
+        enough = np.fmin(power.MATTERS_RATIO * scale, BACK_RATIO * self.before)
+        back = (amps >= enough) & (amps > power.GONE_RATIO * scale) & ~tripped
+        # Told by the device of a feed that carried nothing, it is over when the device no longer tells it.
+        back |= new & (amps <= power.GONE_RATIO * scale) & ~tripped & ~cut & ~(self.before > power.GONE_RATIO * scale)
         self.seen |= amps > power.GONE_RATIO * scale
         over = back & (self.kind != feed.NO_EVENT)
         self.kind[over] = feed.NO_EVENT
@@ -216,7 +222,9 @@ class Events:
         """The device says what happened: no need to work it out."""
         for row in np.flatnonzero(rows).tolist():
             if self.kind[row] == feed.NO_EVENT:
-                self.at[row], self.before[row] = now, past.highest(row, float(past.last_at[row]))
+                before = past.highest(row, float(past.last_at[row]))
+                # Of what was so before the first reading it is not known since when.
+                self.at[row], self.before[row] = now if before == before else math.nan, before
             self.kind[row] = kind
 
     def _judge(

@@ -145,8 +145,12 @@ class Feeds:
                           & (now - events.at[other] <= TAKEOVER_SECONDS))
         # A load that nobody hangs on need not be there.
         seen = events.seen | (self._nodes == 0) | carried.estimated
-        feed.fill(t, carried, held, events.kind, seen, self._warning)
-        feed.fill_pairs(t, carried, held, self._partner, events.kind, self._warning)
+        # A load that went, and nobody could say for minutes that it was lost or tripped, is judged as what it is now:
+        # else what was said of it before stands for as long as nothing runs on it.
+        settled = (events.kind == feed.GONE) & (now - events.at > SETTLED_SECONDS)
+        kind = np.where(settled, feed.NO_EVENT, events.kind)
+        feed.fill(t, carried, held, kind, seen, self._warning)
+        feed.fill_pairs(t, carried, held, self._partner, kind, self._warning)
         feed.fill_events(t, events.kind, ~np.isnan(carried.amps) & seen & self._metered, events.at, events.before, now,
                          np.where(self._metered, carried.why, feed.ESTIMATED))
         t.put("nodes", self._nodes)

@@ -36,6 +36,8 @@ class _Leaf:
     mark: object = None
     picture: LeafPicture | None = None
     was_up: set[int] = field(default_factory=set)
+    was_down: set[int] = field(default_factory=set)
+    """Uplinks that were up, then down, and not seen up since."""
 
 
 class Leaves:
@@ -95,7 +97,9 @@ class Leaves:
             known = self._leaves.get(name)
             if known is None:
                 old = before.get(name)
-                known = self._leaves[name] = _Leaf([], meter, was_up=old.was_up if old else set())
+                known = self._leaves[name] = _Leaf([], meter)
+                if old is not None:
+                    known.was_up, known.was_down = old.was_up, old.was_down
             if known.meter == meter:
                 known.rows.append(row)
             elif meter == "uplinks":  # two meters of one leaf are not added: the switch's own counters go before
@@ -109,7 +113,7 @@ class Leaves:
             value = float(cells[column][row])
             return value if fresh[row] and value == value else None
 
-        links, down = [], []
+        links, down, doubtful = [], [], []
         for row in leaf.rows:
             attrs = ports.attrs[row]
             role, up = str(attrs.get("role") or ""), cell("port_up", row)
@@ -118,6 +122,7 @@ class Leaves:
             speed = cell("speed_bits_per_second", row)
             if up == 1:
                 leaf.was_up.add(row)
+                leaf.was_down.discard(row)
             if role == UPLINK:
                 load = cell("load_ratio", row)
                 if load is None and speed and (into is not None or out is not None):
@@ -128,6 +133,9 @@ class Leaves:
                     str(attrs.get("role_by") or "")))
                 if up == 0 and row in leaf.was_up:
                     down.append(label)
+                    leaf.was_down.add(row)
+                elif up is None and row in leaf.was_down:
+                    doubtful.append(label)
             if up != 0 and role != PEER:
                 live.append(LeafPort(label, role, into, out, speed))
         found = leaf_share(live)
@@ -137,7 +145,8 @@ class Leaves:
         return LeafPicture(
             name, leaf.meter, None if why else found.ratio, found.host_in, found.uplink_out, tuple(links),
             loads.get(busiest), _imbalance(live), _sum(one.discards_per_second for one in links),
-            _sum(one.pause_frames_per_second for one in links), tuple(down), found.unknown_ports, why, busiest)
+            _sum(one.pause_frames_per_second for one in links), tuple(down), found.unknown_ports, why, busiest,
+            tuple(doubtful))
 
 
 def _imbalance(ports: list[LeafPort]) -> float | None:

@@ -331,7 +331,10 @@ class Traffic:
             read_now = bool(one.uplinks)
             put(row, "uplinks", float(len(one.uplinks)) if read_now else None, one.why)
             up_known = [link for link in one.uplinks if link.up is not None]
-            put(row, "uplinks_down", float(len(one.down)) if up_known else None, one.why)
+            if one.doubtful and not one.down:
+                put(row, "uplinks_down", None, f"it is not known whether {one.doubtful[0]} is still down")
+            else:
+                put(row, "uplinks_down", float(len(one.down)) if up_known else None, one.why)
             attrs: dict[str, Attr] = {
                 "kind": "leaf", "name": one.name, "definition": traffic.THROUGH_SPINE, "meter": one.meter,
                 "why": one.why, "uplink": one.busiest, "down": list(one.down),

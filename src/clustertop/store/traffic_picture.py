@@ -97,6 +97,8 @@ class LeafPicture:
     """Ports that carry bytes in a role that nobody knows, or have no rate."""
     why: str = ""
     busiest: str = ""
+    doubtful: tuple[str, ...] = ()
+    """Uplinks that were down when their state was last known, and it is not known now."""
 
 
 def _none() -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ from clustertop.plain_site import amps_text, judged, outlook
 from clustertop.plain_site import order as least_headroom_first
 from clustertop.quantity import duration, quantity
 from clustertop.signals import bmc
-from clustertop.store.view import FRESH
+from clustertop.store.view import FRESH, STALE
 from clustertop.tui.cells import explained, pairs, severity, title, value
 from clustertop.tui.picture import OK, RANK, UNKNOWN
 
@@ -161,8 +161,9 @@ def part_line(table: TableView, row: int, glyphs: Glyphs, wide: int) -> Line:
     ratio = amps / limit if amps is not None and limit else None
     width = 20 if wide >= 100 else 10
     state = table.value("part_state", row)
-    style = "text" if not state else "warning" if state == 1 else "critical"
-    word = str(table.attrs[row].get("state") or "")
+    style = "unknown" if state is None else "text" if not state else "warning" if state == 1 else "critical"
+    # A word of long ago is not said of now.
+    word, style = ("", "stale") if table.level[row] == STALE else (str(table.attrs[row].get("state") or ""), style)
     return (
         (f"   {glyphs.fit(table.labels[row], 16)} ", "text"),
         (" " * width, "muted") if ratio is None else (bar(glyphs, ratio, width), level(ratio)),
@@ -272,7 +273,7 @@ def _bmc(picture: Picture, node: int, glyphs: Glyphs, wide: int) -> list[Line]:
         out += [*([((f"   {who}", "muted"),)] if who else []), *pairs(given, wide)]
     for row in psus.rows_of(node).tolist():
         text, style = psu_words(psus, row)
-        words = str(psus.attrs[row].get("words") or "")
+        words = "" if psus.level[row] == STALE else str(psus.attrs[row].get("words") or "")
         out.append((
             (f"   {glyphs.fit(psus.labels[row], 16)} ", "text"), (f"{text:<10}", style),
             ("in ", "muted"), (f"{value(psus, 'input_watts', row)[0]:>8}", value(psus, "input_watts", row)[1]),
@@ -282,10 +283,10 @@ def _bmc(picture: Picture, node: int, glyphs: Glyphs, wide: int) -> list[Line]:
     given = []
     for row in sensors.rows_of(node).tolist()[:MOST_SENSORS]:
         attrs = sensors.attrs[row]
-        reading = sensors.value("reading", row)
+        reading, old = sensors.value("reading", row), sensors.level[row] == STALE
         text = (quantity(reading, str(attrs.get("unit") or "")) if reading is not None
-                else str(attrs.get("states") or sensors.reason("reading", row) or "?"))
-        given.append((sensors.labels[row], (text, "critical" if attrs.get("alarm") else "text")))
+                else str((not old and attrs.get("states")) or sensors.reason("reading", row) or "?"))
+        given.append((sensors.labels[row], (text, "stale" if old else "critical" if attrs.get("alarm") else "text")))
     if given:
         out += [((f"   {len(given)} sensors", "head"),), *pairs(given, wide)]
     return out

@@ -143,6 +143,7 @@ def probe_args(settings: PollSettings, nonce: str) -> dict[str, object]:
         args["nccl"] = {"logs": list(settings.nccl_logs)}
     if settings.bmc_tool:
         args["bmc"] = {"tool": settings.bmc_tool}
+        every["bmc"] = max(settings.bmc_interval_seconds, settings.interval_seconds)
     if settings.nvml:
         args["nvml"] = settings.nvml
     if settings.root:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from clustertop.text import clean
@@ -66,9 +66,13 @@ class PollSettings:
     """Nodes that have them; None: all."""
     in_band: frozenset[str] = frozenset()
     """Nodes whose BMC is read in band, by a tool on the node itself."""
+    in_band_seconds: Mapping[str, float] = field(default_factory=dict)
+    """By node: between two such readings; of others :attr:`bmc_interval_seconds`."""
     in_band_tool: str = "ipmitool"
     bmc_tool: str = ""
     """Of one node's settings: that tool; empty: its BMC is not read in band."""
+    bmc_interval_seconds: float = 10.0
+    """Of one node's settings: between two readings of its BMC in band."""
 
     def of(self, node: NodeInfo) -> PollSettings:
         """These settings with the node's own interval, where it has one; PCIe is not read more often than that."""
@@ -76,7 +80,8 @@ class PollSettings:
         if self.nccl_logs and self.nccl_nodes is not None and node.name not in self.nccl_nodes:
             return replace(self, nccl_logs=()).of(node)
         if node.name in self.in_band and not self.bmc_tool:
-            return replace(self, bmc_tool=self.in_band_tool).of(node)
+            seconds = self.in_band_seconds.get(node.name, self.bmc_interval_seconds)
+            return replace(self, bmc_tool=self.in_band_tool, bmc_interval_seconds=seconds).of(node)
         if not every:
             return self
         sockets = self.sockets_interval_seconds

@@ -123,7 +123,7 @@ class PowerPane(Pane):
         known = ~np.isnan(watts)
         guessed = int((table.col("estimated") == 1).sum())
         out: list[Span] = [
-            (f" {len(table)} feeds", "title"),
+            (f" {len(table)} feed{'s' if len(table) != 1 else ''}", "title"),
             (f"  {count[CRITICAL]} critical", "critical" if count[CRITICAL] else "muted"),
             (f"  {count[WARNING]} warning", "warning" if count[WARNING] else "muted"),
             *([(f"  {count[UNKNOWN]} unknown", "unknown")] if count[UNKNOWN] else []),

@@ -462,7 +462,7 @@ class _Mean:
         return self._value
 
     def move(self, before: NDArray[np.intp], after: NDArray[np.intp], anew: NDArray[np.intp]) -> None:
-        """The places are others now; all are codes, the first two sorted. Those of *anew* begin with their next value."""
+        """The places are others now; all are codes, two of them sorted. Those of *anew* begin with their next value."""
         old, self._value = self._value, np.full(len(after), np.nan)
         if len(old) == len(before) and len(old):
             place = np.minimum(np.searchsorted(before, after), len(before) - 1)

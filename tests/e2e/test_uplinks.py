@@ -9,7 +9,7 @@ import os
 import shlex
 import shutil
 from argparse import Namespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 

@@ -231,6 +231,15 @@ ca_port = 1
             assert ratio(live, "fleet", "uplink_spine_ratio")[0] is None
             # In rack r1 hang n1 and n2, both on torA: what a job's bytes did is told by leaf, not by rack.
             assert ratio(live, "fleet", "share_ratio")[0] == pytest.approx(0.5, rel=0.01)
+            # D8 b: a leaf is cut off; what answers is used, and who does not is named.
+            sim.tell(f'Unlink "{TOR_B}"[7]')
+            await until(lambda: ratio(live, "leaf/torB", "fabric_spine_ratio")[1].startswith("no rate for"),
+                        lambda: ratio(live, "leaf/torB", "fabric_spine_ratio"))
+            assert states(live) == [LinkState.UP]
+            assert ratio(live, "fleet", "fabric_spine_ratio") == (None, "of 1 of 2 leaves not known")
+            assert not ratio(live, "leaf/torA", "fabric_spine_ratio")[1].startswith("no rate")
+            notes = live.snapshot.view["device"].attrs[0]["notes"]  # type: ignore[union-attr]
+            assert "22" in str(notes), notes
         asked = (tmp_path / "asked").read_text().splitlines()
     assert {line.split()[0] for line in asked} == {"ibnetdiscover", "perfquery"}
     assert all("-C ibsim0 -P 1" in line for line in asked), "the adapter that the configuration names"

@@ -311,7 +311,7 @@ class Steady:
 
 async def steady(settings: PollSettings, folder: Path, traffic: Traffic) -> dict[str, Any]:
     """The same traffic all the time, and what sockets and uplinks say of it; replays of it with a NIC that differs."""
-    session.Devices = functools.partial(session.Devices, least_interval_seconds=1.0)  # type: ignore[attr-defined,misc]
+    session.Devices = functools.partial(session.Devices, least_interval_seconds=1.0)  # type: ignore[misc,assignment]
     flight = folder / "steady.ct"
     made = plan(settings, 2.0, switches=True)
     flows = Steady(traffic)
@@ -325,6 +325,7 @@ async def steady(settings: PollSettings, folder: Path, traffic: Traffic) -> dict
                 out = {**picture(live.core), "lines": [plain.transition_json(change) for change in said],
                        "leaves": {one.name: [one.ratio, one.host_in, one.uplink_out, one.why]
                                   for one in view(live.core).traffic.leaves}}
+        out["reset"] = await uplink_anew(settings)
     finally:
         flows.stop()
     out["replayed"] = replayed(flight)
@@ -332,6 +333,34 @@ async def steady(settings: PollSettings, folder: Path, traffic: Traffic) -> dict
     out["with_more"] = replayed(flight, 1.6)
     out["alone"] = replayed(flight, 1.6, switches=False)
     return out
+
+
+async def uplink_anew(settings: PollSettings) -> list[tuple[float | None, str]]:
+    """The uplink of leaf1 is taken out and put in again: its counters begin anew. What is said of the leaf, in order."""
+    made = plan(settings, 10.0, switches=True)
+    async with session.Session(made, tick_seconds=0.1) as live:
+        told: list[tuple[float | None, str]] = []
+
+        def look() -> bool:
+            leaf = None if live.core.snapshot is None else view(live.core).traffic.leaf("leaf1")
+            if leaf is None:
+                return False
+            now = (leaf.ratio if leaf.ratio is None else round(leaf.ratio, 2), leaf.why)
+            if not told or told[-1] != now:
+                told.append(now)
+            return now[0] is not None
+
+        await until(look, 30, lambda: told)
+        told[:] = told[-1:]
+        subprocess.run(["sh", "-ec", """
+            ip -n leaf1 link del swp49
+            ip link add swp1 netns spine type veth peer name swp49 netns leaf1
+            ip -n spine link set swp1 master br0 up
+            ip -n leaf1 link set swp49 master br0 up
+        """], check=True)
+        await until(lambda: not look(), 30, lambda: told)
+        await until(look, 30, lambda: told)
+        return told
 
 
 def replayed(flight: Path, nic: float = 0.0, *, switches: bool = True) -> dict[str, Any]:

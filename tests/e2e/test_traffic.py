@@ -142,3 +142,12 @@ def test_a_recording_with_peers_and_uplinks_says_what_the_live_run_said(kernel: 
     assert again["lines"] == told["lines"]
     for part in ("racks", "matrix", "unplaced", "rows", "strangers", "meters"):
         assert again[part] == told[part], part
+
+
+def test_an_uplink_whose_counters_begin_anew_is_unknown_once(kernel: Any) -> None:
+    told = kernel["steady"]["reset"]
+    assert told[0][0] == pytest.approx(1.0, abs=0.05)
+    # The new port may not be up yet when it is first read.
+    unknown = [why for ratio, why in told if ratio is None]
+    assert unknown in (["no rate for swp49"], ["its uplinks are down"], ["its uplinks are down", "no rate for swp49"]), told
+    assert told[-1][0] is not None

@@ -611,3 +611,15 @@ def test_connections_that_have_no_rate_yet_are_not_held_against_the_nics_as_none
     rig.flow("a", "203.0.113.9", 1 * MEGA)
     rig.tick()
     assert rig.value("fleet", "disagreement_ratio") == pytest.approx(1 / 40)
+
+
+def test_a_leaf_whose_uplinks_are_all_down_says_so() -> None:
+    rig = leaf_rig()
+    rig.switch("l1", "e1", "host", 50 * MEGA, 10 * MEGA)
+    rig.switch("l1", "e2", "uplink", None, None, up=0.0)
+    rig.tick()
+    assert rig.value("leaf/l1", "uplink_spine_ratio") is None
+    assert rig.why("leaf/l1", "uplink_spine_ratio") == "its uplinks are down"
+    rig.switch("l2", "e1", "host", 50 * MEGA, 10 * MEGA)
+    rig.tick()
+    assert rig.why("leaf/l2", "uplink_spine_ratio") == "not measured: no port is known as uplink"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 GROUP_OF = {"gpu": "gpu", "process": "gpu", "pcie": "pcie", "port": "rdma", "node": "host", "net": "host", "link": "net",
             "disk": "disk", "screen": "screen", "pdu": "pdu", "bmc": "bmc", "psu": "bmc", "sensor": "bmc",
-            "nccl": "nccl", "peer": "sockets", "uplink": "switch"}
+            "ipmi": "bmc", "nccl": "nccl", "peer": "sockets", "uplink": "switch"}
 SITE = Site(devices=(Device("p", "pdu", None), Device("s", "switch", None, leaf="s")))
 """One device of each kind that tells of tables of its own."""
 DEVICE_OF = {"pdu": 0, "uplink": 1}

@@ -122,3 +122,21 @@ class TestRecording:
         assert recording.note == ""
         assert again.snapshot.view["device"].value("reachable", 0) == 1.0
         assert again.snapshot.view["device"].value("age_seconds", 0) == pytest.approx(1.0)
+
+
+def test_what_a_device_says_of_itself_is_in_its_row_as_it_says_it_now() -> None:
+    store = Store(NODES, site=SITE)
+    said = {"model": "Own PDU", "notes": "2 of its parts \x1b[31mdid not answer" + "y" * 900, "where": "elsewhere", "kind": "x"}
+    store.frame(PDU, 1.0, 0.0, told(1.0, h=said))
+    store.tick(1.0)
+    attrs = store.view(1.0, 0.0)["device"].attrs[0]
+    assert (attrs["model"], attrs["kind"], attrs["where"]) == ("Own PDU", "pdu", "10.0.0.7:161")
+    assert str(attrs["notes"]).startswith("2 of its parts")
+    assert "\x1b" not in str(attrs["notes"])
+    assert len(str(attrs["notes"])) <= 300
+    store.frame(PDU, 11.0, 0.0, told(11.0, h={"model": "Own PDU"}))
+    store.tick(11.0)
+    later = store.view(11.0, 0.0)["device"].attrs[0]
+    assert "notes" not in later
+    assert later["model"] == "Own PDU"
+    assert "notes" in attrs, "a view stays as it was"

@@ -584,3 +584,48 @@ def test_it_says_what_the_rule_for_lists_says(reports: list[Any]) -> None:
     else:
         assert value == pytest.approx(share.ratio)
         assert rig.value("fleet", "unplaced_ratio") == pytest.approx(share.unplaced_ratio)
+
+
+def test_what_was_unplaced_until_its_address_was_known_is_so_no_more() -> None:
+    """A node's sockets are read before its interfaces are: the mean of what is unplaced begins anew without them."""
+    rig = Rig(nodes(TWO_RACKS))
+    known, rig.addresses = rig.addresses, {}
+    for _ in range(3):
+        rig.flow("a", "10.0.0.2", 30 * MEGA)
+        rig.flow("a", "203.0.113.9", 2 * MEGA)
+        rig.tick()
+    assert rig.value("fleet", "unplaced_ratio") == 1.0
+    rig.addresses = known
+    rig.flow("a", "10.0.0.2", 30 * MEGA)
+    rig.flow("a", "203.0.113.9", 2 * MEGA)
+    picture = rig.tick()
+    assert picture.matrix[0].tolist() == [0.0, 30 * MEGA]
+    assert picture.unplaced[0] == 2 * MEGA
+    assert rig.value("fleet", "unplaced_ratio") == pytest.approx(2 / 32)
+
+
+def test_connections_that_have_no_rate_yet_are_not_held_against_the_nics_as_none() -> None:
+    rig = Rig(nodes(TWO_RACKS))
+    rig.nic("a", 40 * MEGA)
+    rig.reads("a")
+    rig.flow("a", "c", None, None)
+    rig.flow("a", "203.0.113.9", 1 * MEGA)
+    rig.tick()
+    assert rig.value("fleet", "disagreement_ratio") is None
+    rig.nic("a", 40 * MEGA)
+    rig.flow("a", "c", 38 * MEGA)
+    rig.flow("a", "203.0.113.9", 1 * MEGA)
+    rig.tick()
+    assert rig.value("fleet", "disagreement_ratio") == pytest.approx(1 / 40)
+
+
+def test_a_leaf_whose_uplinks_are_all_down_says_so() -> None:
+    rig = leaf_rig()
+    rig.switch("l1", "e1", "host", 50 * MEGA, 10 * MEGA)
+    rig.switch("l1", "e2", "uplink", None, None, up=0.0)
+    rig.tick()
+    assert rig.value("leaf/l1", "uplink_spine_ratio") is None
+    assert rig.why("leaf/l1", "uplink_spine_ratio") == "its uplinks are down"
+    rig.switch("l2", "e1", "host", 50 * MEGA, 10 * MEGA)
+    rig.tick()
+    assert rig.why("leaf/l2", "uplink_spine_ratio") == "not measured: no port is known as uplink"

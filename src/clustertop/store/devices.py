@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clustertop.model import LinkState, Why
+from clustertop.text import clean
 
 if TYPE_CHECKING:
-    from clustertop.model import LinkEvent
+    from collections.abc import Mapping
+
+    from clustertop.model import Attr, LinkEvent
     from clustertop.store.owners import Owners
     from clustertop.store.table import Table
     from clustertop.wire.frame import Frame
@@ -19,6 +22,10 @@ DOWN = frozenset({
     LinkState.NO_PYTHON, LinkState.PROBE_FAILED,
 })
 """States of a link in which nothing can be read."""
+SAID = ("model", "serial", "firmware", "profile", "problem", "notes")
+"""Facts of a device that its row keeps, as it told them last."""
+MAX_SAID = 300
+"""Longest that is kept of one, in characters."""
 
 
 class Devices:
@@ -52,6 +59,8 @@ class Devices:
         """Take note of a frame: of a good reading, or of another attempt that failed."""
         place = number - self._owners.first_device
         self._frames[place] += 1
+        if frame.h is not None:
+            self._say(place, frame.h)
         for part in frame.g.values():
             if part.iv:
                 self._interval[place] = part.iv
@@ -59,6 +68,13 @@ class Devices:
                 self._reach[place] = 1.0
                 self._good_at[place] = at - max(frame.t - part.t, 0.0)
                 self._took[place] = part.ms / 1000
+
+    def _say(self, place: int, facts: Mapping[str, Attr]) -> None:
+        before = self._table.attrs[place]
+        kept = {name: said for name, said in before.items() if name not in SAID}
+        told = {name: clean(str(facts[name]), MAX_SAID) for name in SAID if facts.get(name)}
+        if {**kept, **told} != before:
+            self._table.say(place, {**kept, **told})
 
     def derive(self, now: float) -> None:
         """Fill the table as of *now*, our monotonic clock."""

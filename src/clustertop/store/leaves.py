@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 UPLINK, HOST, PEER = "uplink", "host", "peer"
 NO_READING = "its ports are not read"
+ALL_DOWN = "its uplinks are down"
 IDLE = 0.05
 """Of an uplink's speed: with less than this on average nobody minds how it is spread."""
 _COLUMNS = ("receive_bytes_per_second", "transmit_bytes_per_second", "speed_bits_per_second", "port_up",
@@ -142,6 +143,8 @@ class Leaves:
         loads = {one.name: one.load for one in links if one.load is not None}
         busiest = max(loads, key=lambda one: loads[one], default="")
         why = found.why if any(fresh[row] for row in leaf.rows) else NO_READING
+        if why and why != NO_READING and links and all(one.up is False for one in links):
+            why = ALL_DOWN
         return LeafPicture(
             name, leaf.meter, None if why else found.ratio, found.host_in, found.uplink_out, tuple(links),
             loads.get(busiest), _imbalance(live), _sum(one.discards_per_second for one in links),

@@ -167,16 +167,9 @@ class Traffic:
         peer[: len(places)] = np.where(places < 0, count, places)
         if same and len(peer) == len(self._peer) and np.array_equal(peer, self._peer):
             return False
-        earlier = self._peer[: len(peer)] if same else _NOWHERE
-        placed = np.flatnonzero((earlier == count) & (peer[: len(earlier)] != count))
         self._keys, self._peer = list(peers.keys), peer
         before, self._pairs = self._pairs, traffic_flows.pair_up(peers.node[: peers.rows].astype(np.intp), peer, count)
-        self._amount.move(_codes(before), _codes(self._pairs))
-        if len(placed):
-            # What was outside until now is not: a mean with those bytes in it would show them twice.
-            mine, source, target = peers.node[: peers.rows][placed], self._pairs.source, self._pairs.target
-            self._amount.restart(
-                ((target == count) & np.isin(source, mine)) | ((source == count) & np.isin(target, mine)))
+        self._amount.move(_codes(before), _codes(self._pairs), _left(before, self._pairs))
         self._latency.move(self._pairs, self._rack)
         self._crosses_rack = traffic_flows.crosses_rack(self._pairs, self._rack)
         self._crosses_spine = traffic_flows.crosses_spine(self._pairs, self._hangs.matrix)
@@ -249,9 +242,13 @@ class Traffic:
         read = self._read(peers, sent, now) if peers is None else self._read(
             peers, np.pad(sent, (0, peers.rows - len(sent)), constant_values=np.nan), now)
         amount = self._amount.update(traffic_flows.once(self._pairs, sent, received, read), now)
-        by_node = np.where(read, np.bincount(
-            peers.node[self._pairs.rows] if peers is not None else np.empty(0, np.intp),
-            np.nan_to_num(sent[self._pairs.rows]), count)[:count], np.nan)
+        by_node = np.where(read, 0.0, np.nan)
+        if peers is not None:
+            mine, told = peers.node[self._pairs.rows], sent[self._pairs.rows]
+            # Of connections that were there before the probe only the second look can tell: until then there is no sum.
+            awaited = np.isnan(told) & peers.present[self._pairs.rows]
+            whole = read & (np.bincount(mine[awaited], minlength=count)[:count] == 0)
+            by_node = np.where(whole, np.bincount(mine, np.nan_to_num(told), count)[:count], np.nan)
         total, past = self._nics.sent(now, self._freshness)
         nic = self._nic_sent.update(total, now)
         flow = np.nan_to_num(amount)
@@ -467,21 +464,30 @@ class _Mean:
         self._value = np.where(np.isnan(self._value), values, self._value + part * (values - self._value))
         return self._value
 
-    def restart(self, which: NDArray[np.bool_]) -> None:
-        """Begin anew with the next values there."""
-        self._value[which] = np.nan
-
-    def move(self, before: NDArray[np.intp], after: NDArray[np.intp]) -> None:
-        """The places are others now; both are sorted codes."""
+    def move(self, before: NDArray[np.intp], after: NDArray[np.intp], anew: NDArray[np.intp]) -> None:
+        """The places are others now; all are codes, two of them sorted. Those of *anew* begin with their next value."""
         old, self._value = self._value, np.full(len(after), np.nan)
         if len(old) == len(before) and len(old):
             place = np.minimum(np.searchsorted(before, after), len(before) - 1)
-            same = before[place] == after
+            same = (before[place] == after) & ~np.isin(after, anew)
             self._value[same] = old[place[same]]
 
 
 def _codes(pairs: traffic_flows.Pairs) -> NDArray[np.intp]:
     return pairs.source * (pairs.nodes + 1) + pairs.target
+
+
+def _left(before: traffic_flows.Pairs, after: traffic_flows.Pairs) -> NDArray[np.intp]:
+    """Codes of pairs that lost a row: its address is known to be another node's, so its bytes were never theirs."""
+    if not len(before.rows):
+        return _NOWHERE
+    size = int(max(before.rows[-1], after.rows[-1] if len(after.rows) else 0)) + 1
+    gone = []
+    for old, new in ((before.sends, after.sends), (before.receives, after.receives)):
+        was, now = np.full(size, -1, np.intp), np.full(size, -1, np.intp)
+        was[before.rows], now[after.rows] = _codes(before)[old], _codes(after)[new]
+        gone.append(was[(was >= 0) & (was != now)])
+    return np.unique(np.concatenate(gone))
 
 
 def _top(worth: Floats, most: int) -> NDArray[np.intp]:

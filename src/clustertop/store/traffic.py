@@ -120,7 +120,8 @@ class Traffic:
         self._sent, self._nic_sent, self._rdma_sent = _Mean(), _Mean(), _Mean()
         self._jobs: Jobs | None = None
         self._scopes: list[Scope] = []
-        entries = traffic_flows.scopes_of(self._pairs, [])
+        entries = traffic_flows.scopes_of(self._pairs, traffic_flows.Layers(count, []))
+        self._codes = np.empty(0, np.intp)
         self._crosses_rack = self._crosses_spine = np.empty(0, np.int8)
         self._by_rack = self._by_spine = traffic_flows.split(entries, self._crosses_rack)
         self._ranks = nccl_ranks.Ranks()
@@ -171,6 +172,7 @@ class Traffic:
         before, self._pairs = self._pairs, traffic_flows.pair_up(peers.node[: peers.rows].astype(np.intp), peer, count)
         self._amount.move(_codes(before), _codes(self._pairs))
         self._latency.move(self._pairs, self._rack)
+        self._codes = traffic_flows.rack_codes(self._pairs, self._rack, len(self._racks))
         self._crosses_rack = traffic_flows.crosses_rack(self._pairs, self._rack)
         self._crosses_spine = traffic_flows.crosses_spine(self._pairs, self._hangs.matrix)
         return True
@@ -182,11 +184,11 @@ class Traffic:
             self._scopes = scopes(self._nodes, jobs)
             self._hangs.forget()
         if changed or moved:
-            members = [one.members for one in self._scopes]
-            entries = traffic_flows.scopes_of(self._pairs, members)
+            layers = traffic_flows.Layers(len(self._nodes), [one.members for one in self._scopes])
+            entries = traffic_flows.scopes_of(self._pairs, layers)
             self._by_rack = traffic_flows.split(entries, self._crosses_rack)
             self._by_spine = traffic_flows.split(entries, self._crosses_spine)
-            self._latency.scope(members, self._pairs)
+            self._latency.scope(layers, self._pairs)
         return changed
 
     def _rank(self, nccl: Table | None, *, changed: bool) -> None:
@@ -371,7 +373,7 @@ class Traffic:
         self, now: float, amount: Floats, read: NDArray[np.bool_], leaves: tuple[LeafPicture, ...]
     ) -> None:
         racks = len(self._racks)
-        whole = traffic_flows.rack_matrix(self._pairs, amount, self._rack, racks)
+        whole = traffic_flows.rack_matrix(self._codes, amount, racks)
         placed = self._rack >= 0
         nodes = np.bincount(self._rack[placed], minlength=racks)
         told = np.bincount(self._rack[placed & read], minlength=racks)

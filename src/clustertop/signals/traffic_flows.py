@@ -51,6 +51,11 @@ class Pairs:
     unheard: Mask
     """[pairs] of which no row tells as of what is received."""
 
+    @property
+    def codes(self) -> Numbers:
+        """[pairs] source and target as one number, ascending."""
+        return self.source * (self.nodes + 1) + self.target
+
 
 def pair_up(reporter: Numbers, peer: Numbers, nodes: int) -> Pairs:
     """Return the pairs of a table of peers.
@@ -156,7 +161,8 @@ def rack_codes(pairs: Pairs, rack: Numbers, racks: int) -> Numbers:
     """[pairs] where each stands in the matrix of :func:`rack_matrix`; the last rack is what is in none."""
     placed = np.append(rack, -1)
     placed = np.where(placed < 0, racks, placed)
-    return placed[pairs.source] * (racks + 1) + placed[pairs.target]
+    out: Numbers = placed[pairs.source] * (racks + 1) + placed[pairs.target]
+    return out
 
 
 def rack_matrix(codes: Numbers, amount: Floats, racks: int) -> Floats:

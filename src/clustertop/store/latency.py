@@ -113,7 +113,6 @@ class Latency:
         rtt = self._rtt[where] if len(self._rtt) else np.full(count, np.nan)
         columns.put("tcp_rtt_seconds", np.where(where < 0, np.nan, rtt), _QUIET)
         columns.put("tcp_incast_peers", np.where(links > 0, np.where(many, together, 0), np.nan), _QUIET)
-        self._medians()
 
     def _risen(self, jitter: Floats, now: float) -> NDArray[np.bool_]:
         """[links] whether the jitter is far above what is usual there."""
@@ -126,7 +125,8 @@ class Latency:
         self._usual = np.where(np.isnan(jitter), usual, usual + part * (jitter - usual))
         return risen
 
-    def _medians(self) -> None:
+    def medians(self) -> None:
+        """Bring :meth:`by_scope` up to what was read last."""
         for name, values in (("rtt", self._rtt), ("jitter", self._jitter)):
             for word, crosses in (("within", 0), ("across", 1)):
                 column = np.full(len(self._members), np.nan)

@@ -17,9 +17,11 @@ from clustertop.signals import nccl_ranks, traffic, traffic_flows
 from clustertop.signals.host import OK
 from clustertop.store.latency import Latency
 from clustertop.store.leaves import Leaves
+from clustertop.store.mean import Mean, known_or_zero
 from clustertop.store.nics import Nics
 from clustertop.store.scopes import MOST_JOBS, Rows, scopes
 from clustertop.store.shares import Evidence, Hangs, Members, decide
+from clustertop.store.talkers import STRANGERS, Talkers
 from clustertop.store.traffic_picture import NO_METER, NO_RACKS, Meter, Talker, TrafficPicture
 
 if TYPE_CHECKING:
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
 
 FLOOR_BYTES_PER_SECOND = 1e6
 """With less than this between placed nodes there is no share: a heartbeat is no traffic."""
-MEAN_SECONDS = 15.0
-"""Bytes are a running mean over about so long: a collective is a burst, and meters are read at different moments."""
 JOIN_SECONDS = 5.0
 """Least time between two joins of a large table of peers to its nodes; those that are new wait as long."""
 SLOW_SECONDS = 5.0
@@ -49,9 +49,6 @@ SLOW_SECONDS = 5.0
 LARGE = 20_000
 LARGE_SECONDS = 2.0
 """Rows of a large table of peers, and time between two workings-out of such a one."""
-TALKERS = 50
-STRANGERS = 20
-"""Most that are listed."""
 SOCKETS = "sockets"
 """The probe group of table ``peer``."""
 METERS: Mapping[str, tuple[str, str]] = {
@@ -119,10 +116,8 @@ class Traffic:
         self._peers_listed = -1
         self._others: NDArray[np.bool_] | None = None
         """[rows joined] those that stand for another peer since; None: none does."""
-        self._far: tuple[NDArray[np.intp], list[str], NDArray[np.intp]] | None = None
-        """Rows of peers that are no node, their addresses, each once, and which of these each row has."""
-        self._amount = _Mean()
-        self._sent, self._nic_sent, self._rdma_sent = _Mean(), _Mean(), _Mean()
+        self._amount = Mean()
+        self._sent, self._nic_sent, self._rdma_sent = Mean(), Mean(), Mean()
         self._jobs: Jobs | None = None
         self._scopes: list[Scope] = []
         self._members = Members([], count)
@@ -136,8 +131,9 @@ class Traffic:
         self._rings: dict[str, tuple[traffic.Ring | None, traffic.Ring | None, str]] = {}
         self._mark: object = None
         self._seen: tuple[LeafPicture, ...] = ()
-        self._at = self._listed_at = self._latency_at = float("-inf")
+        self._at = self._listed_at = self._latency_at = self._medians_at = float("-inf")
         self._flow: Floats = np.empty(0)
+        self._talkers = Talkers(self._nodes, self._rack, racked=bool(self._racks))
         self._listed: tuple[tuple[Talker, ...], tuple[tuple[str, float], ...]] = (), ()
         self._socket_rows: tuple[int, NDArray[np.intp]] = (-1, np.empty(0, np.intp))
         self.picture = TrafficPicture()
@@ -171,6 +167,9 @@ class Traffic:
             self._list(now)
         elif now - self._latency_at >= SLOW_SECONDS - 0.05:
             self._time(now)
+        elif self._medians_at < self._latency_at:
+            self._medians_at = now
+            self._latency.medians()
 
     def _join(self, peers: Table, now: float) -> bool:
         """Find the nodes behind the peers' addresses; returns whether the pairs are others now."""
@@ -189,10 +188,10 @@ class Traffic:
         peer[: len(places)] = np.where(places < 0, count, places)
         if same and len(peer) == len(self._peer) and np.array_equal(peer, self._peer):
             return False
-        self._keys, self._peer, self._others, self._far = list(peers.keys), peer, None, None
+        self._keys, self._peer, self._others = list(peers.keys), peer, None
         old, self._pairs = self._pairs, traffic_flows.pair_up(peers.node[: peers.rows].astype(np.intp), peer, count)
         self._reporter = peers.node[self._pairs.rows].astype(np.intp)
-        self._amount.move(_codes(old), _codes(self._pairs))
+        self._amount.move(old.codes, self._pairs.codes)
         self._flow = np.nan_to_num(self._amount.value)
         self._latency.move(self._pairs, self._rack)
         self._codes = traffic_flows.rack_codes(self._pairs, self._rack, len(self._racks))
@@ -292,10 +291,10 @@ class Traffic:
         read = self._read(sent, now)
         amount = self._amount.update(traffic_flows.once(self._pairs, sent, received, read), now)
         by_node = np.where(
-            read, np.bincount(self._reporter, _known(sent[self._pairs.rows]), count)[:count], np.nan)
+            read, np.bincount(self._reporter, known_or_zero(sent[self._pairs.rows]), count)[:count], np.nan)
         total, past = self._nics.sent(now, self._freshness)
         nic = self._nic_sent.update(total, now)
-        flow = self._flow = _known(amount)
+        flow = self._flow = known_or_zero(amount)
         evidence = Evidence(
             traffic_flows.sums(self._by_rack, flow), traffic_flows.sums(self._by_spine, flow),
             self._members.add(read, self._sent.update(by_node, now), nic, self._rdma_sent.update(past, now)),
@@ -305,17 +304,20 @@ class Traffic:
         found = [decide(one, number, evidence) for number, one in enumerate(self._scopes)]
         # Of a large table there are other ticks for it, as long as there are ticks between.
         late = now - SLOW_SECONDS - 2 * LARGE_SECONDS
-        if not large or self._listed_at < late:
-            self._list(now, sent)
         if not large or self._latency_at < late:
             self._time(now, sent, received)
+            self._latency.medians()
+        if not large or self._listed_at < late:
+            self._list(now, sent)
         self._write(now, found, self._latency.by_scope(), leaves, evidence.members)
         self._draw(now, flow, read, leaves)
 
     def _list(self, now: float, sent: Floats | None = None) -> None:
         """Find who talks most, by the last flows."""
         self._listed_at = now
-        self._listed = self._talkers(self._flow), self._strangers(self._flow, self._rates(now)[0] if sent is None else sent)
+        sent = self._rates(now)[0] if sent is None else sent
+        self._listed = self._talkers.update(
+            self._pairs, self._crosses_rack, self._flow, self._latency, (self._keys, self._peer), sent)
 
     def _time(self, now: float, sent: Floats | None = None, received: Floats | None = None) -> None:
         """Work out round trips and jitter."""
@@ -370,8 +372,6 @@ class Traffic:
                 put(row, "predicted_cross_rack_ratio", ring.ratio, "" if self._racks else traffic.NO_RACK_MAP)
             else:
                 put(row, "predicted_cross_rack_ratio", None, "order of ranks not known")
-            for name, column in latency.items():
-                put(row, name, float(column[number]))
             self._rows.say(scope.key, self._attrs(scope, share, better, said, told.read[number], self._loose[number]))
             touched.append((row, stamps["scopes"]))
         for one in leaves:
@@ -399,11 +399,15 @@ class Traffic:
             self._rows.say(f"leaf/{one.name}", attrs)
             touched.append((row, stamps.get(one.name, stamps["scopes"])))
         if cells:
-            column, places, known = zip(*cells, strict=True)
-            values[column, places], why[column, places] = known, Why.KNOWN
+            columns, rows, known = zip(*cells, strict=True)
+            values[columns, rows], why[columns, rows] = known, Why.KNOWN
         if gaps:
-            column, places, reasons = zip(*gaps, strict=True)
-            why[column, places] = reasons
+            columns, rows, reasons = zip(*gaps, strict=True)
+            why[columns, rows] = reasons
+        placed = np.array([self._rows.of.get(one.key, -1) for one in self._scopes], np.intp)
+        for name, figures in latency.items():
+            some = (placed >= 0) & ~np.isnan(figures)
+            values[index[name], placed[some]], why[index[name], placed[some]] = figures[some], Why.KNOWN
         table.columns.values[:], table.columns.why[:] = values, why
         for row, (read_at, interval) in touched:
             table.reads[row] += read_at != table.read_at[row]
@@ -454,37 +458,6 @@ class Traffic:
             nodes, told, *self._listed, self._meters(leaves, read), leaves, dict(self._rows.of),
             self._latency.worst_peer)
 
-    def _talkers(self, amount: Floats) -> tuple[Talker, ...]:
-        worth = np.where(self._crosses_rack == 1, amount, 0.0)
-        order = _top(worth, TALKERS)
-        out = []
-        for pair in order.tolist():
-            source, target = int(self._pairs.source[pair]), int(self._pairs.target[pair])
-            rtt, jitter = self._latency.of(source, target)
-            out.append(Talker(source, target, self._nodes[source].rack, self._nodes[target].rack, float(worth[pair]),
-                              rtt, jitter))
-        return tuple(out)
-
-    def _strangers(self, amount: Floats, sent: Floats) -> tuple[tuple[str, float], ...]:
-        """What is in no rack: addresses of no node by themselves, and nodes that the map leaves out."""
-        total: dict[str, float] = {}
-        if len(self._peer):
-            if self._far is None:
-                outside = np.flatnonzero(self._peer == len(self._nodes))
-                number: dict[str, int] = {}
-                place = [number.setdefault(self._keys[row], len(number)) for row in outside.tolist()]
-                self._far = outside, list(number), np.array(place, np.intp)
-            outside, names, places = self._far
-            each = traffic_flows.total(places, np.maximum(_known(sent[outside]), 0.0), len(names))
-            # By name where they are alike: more than are shown are taken only to be sorted.
-            total = {names[one]: float(each[one]) for one in np.flatnonzero(each > 0).tolist()}
-        loose = np.flatnonzero(self._rack < 0)
-        if len(loose) and self._racks:
-            moved = traffic_flows.total(self._pairs.source, amount, len(self._nodes) + 1)
-            moved += traffic_flows.total(self._pairs.target, amount, len(self._nodes) + 1)
-            total.update((self._nodes[node].name, float(moved[node])) for node in loose.tolist() if moved[node] > 0)
-        return tuple(sorted(total.items(), key=lambda one: (-one[1], one[0]))[:STRANGERS])
-
     def _meters(self, leaves: tuple[LeafPicture, ...], read: NDArray[np.bool_]) -> tuple[Meter, ...]:
         count = len(self._nodes)
         out = []
@@ -515,53 +488,6 @@ class Traffic:
         if not (read.any() or self._ranks.nodes or any(one.ratio is not None for one in leaves)):
             out.append(NO_METER)
         return tuple(out)
-
-
-class _Mean:
-    """A running mean over about :data:`MEAN_SECONDS`, from its first value on. What is unknown now is unknown."""
-
-    def __init__(self) -> None:
-        self.value = np.empty(0)
-        self._at = float("-inf")
-
-    def update(self, values: Floats, now: float) -> Floats:
-        """Take new values in; returns the mean, which is good until the next ones."""
-        if len(values) != len(self.value):
-            self.value = np.full(len(values), np.nan)
-        part = 1 - math.exp(-max(now - self._at, 0.0) / MEAN_SECONDS)
-        self._at = now
-        change = values - self.value
-        change *= part
-        self.value += change
-        new = np.isnan(self.value)
-        if new.any():
-            self.value[new] = values[new]
-        return self.value
-
-    def move(self, before: NDArray[np.intp], after: NDArray[np.intp]) -> None:
-        """The places are others now; both are sorted codes."""
-        old, self.value = self.value, np.full(len(after), np.nan)
-        if len(old) == len(before) and len(old):
-            place = np.minimum(np.searchsorted(before, after), len(before) - 1)
-            same = before[place] == after
-            self.value[same] = old[place[same]]
-
-
-def _known(values: Floats) -> Floats:
-    """The values, 0 where one is unknown; the same array where none is."""
-    unknown = np.isnan(values)
-    return np.where(unknown, 0.0, values) if unknown.any() else values
-
-
-def _codes(pairs: traffic_flows.Pairs) -> NDArray[np.intp]:
-    return pairs.source * (pairs.nodes + 1) + pairs.target
-
-
-def _top(worth: Floats, most: int) -> NDArray[np.intp]:
-    """Positions of the largest positive values, largest first."""
-    some = np.argpartition(-worth, most)[:most] if len(worth) > most else np.arange(len(worth))
-    some = some[worth[some] > 0]
-    return some[np.lexsort((some, -worth[some]))]
 
 
 def _spellings(nodes: Sequence[NodeInfo]) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """What a site costs the console beside its nodes: 64 PDUs, a BMC for each node and a feed for each PDU, or none.
 
-    python bench/site.py [NODES] [--ticks 30]
+    python bench/beside.py [NODES] [--ticks 30]
 
 CPU time of this process, in milliseconds a second: taking in the devices' frames (a tenth of them each second), and a
 tick. Both fleets run in turn, tick by tick, so that the load of the machine is the same for both.

@@ -49,7 +49,7 @@ def main(count: int = 1024) -> None:
     print(f"{'near a limit':>13} {'median ms':>10} {'worst ms':>9} {'rows touched':>13} {'alerts':>7} "
           "of the bare pass")
     for share in SHARES:
-        engine, rng = Engine(rules, view.nodes), np.random.default_rng(7)
+        engine, rng = Engine(rules, view.owners), np.random.default_rng(7)
         near = rng.choice(len(view["gpu"]), int(share * len(view["gpu"])), replace=False)
         costs, touched = [], []
         for tick in range(TICKS):

@@ -13,9 +13,7 @@ from clustertop.clock import Clock, SystemClock
 from clustertop.core import Core, Snapshot, Tap
 from clustertop.memory import Memory
 from clustertop.model import LinkState, OwnCost, Request
-from clustertop.poll.devices import Devices
 from clustertop.poll.fleet import Fleet
-from clustertop.poll.switch_readers import reader_maker
 from clustertop.rules import latency
 
 if TYPE_CHECKING:
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
 
     from clustertop.model import LinkEvent
     from clustertop.plan import Plan
+    from clustertop.poll.devices import Devices
     from clustertop.rules.latency import Times
     from clustertop.wire.frame import Frame
 
@@ -102,10 +101,7 @@ class Session:
         self._fleet = Fleet(
             plan.inventory.nodes, plan.settings, self, self._clock, unchecked=plan.inventory.unchecked,
             per_poll=plan.inventory.per_poll, released=self._released)
-        nodes = plan.inventory.nodes
-        leaves = {leaf for node in nodes for leaf in (node.leaf, *node.leaves) if leaf}
-        self._devices = Devices(
-            plan.site.devices, len(nodes), self, self._clock, make=reader_maker(nodes, leaves, self._fleet.dialer_of))
+        self._devices = self._poller() if plan.site.devices else None
         self._follower: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()
         self._keeping: set[asyncio.Task[None]] = set()
@@ -120,6 +116,16 @@ class Session:
         self._states = [LinkState.WAITING] * count
         self.skipped_ticks = 0
         """Ticks left out because the one before took too long."""
+
+    def _poller(self) -> Devices:
+        # SNMP, Redfish and IPMI take a third of the time to start; without a device nothing of them is needed.
+        from clustertop.poll.devices import Devices
+        from clustertop.poll.switch_readers import reader_maker
+
+        nodes = self.plan.inventory.nodes
+        leaves = {leaf for node in nodes for leaf in (node.leaf, *node.leaves) if leaf}
+        return Devices(self.plan.site.devices, len(nodes), self, self._clock,
+                       make=reader_maker(nodes, leaves, self._fleet.dialer_of))
 
     # -- what the poller calls -----------------------------------------------------------------------------------
 
@@ -192,7 +198,7 @@ class Session:
         if what == "detail":
             self._look_closely(request)
             return
-        if request.node is None:
+        if request.node is None and self._devices is not None:
             self._devices.request(None, request.body)
         if what not in ("release", "take") or request.body.get("group", "gpu") != "gpu":
             self._fleet.request(request)
@@ -207,6 +213,8 @@ class Session:
     def _look_closely(self, request: Request) -> None:
         """Somebody looks at a node, or at a device: what says most of it reads all it has, for a while."""
         owners = self.core.store.owners
+        if self._devices is None:
+            return
         for number in range(owners.first_device, owners.first_feed):
             if request.node in {number, owners.host[number]}:
                 self._devices.request(number, request.body)
@@ -272,11 +280,12 @@ class Session:
         if self._memory is not None:
             self._memory.recall(self._clock.monotonic(), self._clock.wall())
         await self._fleet.__aenter__()
-        try:
-            await self._devices.__aenter__()
-        except BaseException:
-            await self._fleet.close()
-            raise
+        if self._devices is not None:
+            try:
+                await self._devices.__aenter__()
+            except BaseException:
+                await self._fleet.close()
+                raise
         self._ticker = asyncio.create_task(self._run(), name="tick")
         self._follower = asyncio.create_task(self._follow(), name="released by others")
         return self
@@ -298,14 +307,14 @@ class Session:
                     bug = ticker.exception()
         waiting = asyncio.create_task(self._say_who_is_left(), name="who is left")
         try:
-            await asyncio.gather(self._fleet.close(), self._devices.close())
+            await asyncio.gather(*(one.close() for one in (self._fleet, self._devices) if one is not None))
         finally:
             waiting.cancel()
         if self._memory is not None:
             await self._memory.close()
         if self._ways:
             await asyncio.gather(*(way.close() for way in self._ways))
-        for other in (*self._fleet.bugs, *self._devices.bugs):
+        for other in (*self._fleet.bugs, *(self._devices.bugs if self._devices is not None else ())):
             bug = bug or other
         if bug is not None and error is None:
             raise bug
@@ -313,7 +322,7 @@ class Session:
     async def _say_who_is_left(self) -> None:
         """Why it takes so long to leave, where it does: the screen is the operator's again by then."""
         await asyncio.sleep(LEAVING_SECONDS)
-        left = self._devices.left
+        left = self._devices.left if self._devices is not None else ()
         if left:
             few = ", ".join(left[:3]) + (" ..." if len(left) > 3 else "")
             self._tell(f"waiting to give back the sessions of {few}")

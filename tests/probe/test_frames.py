@@ -167,3 +167,14 @@ def test_too_long_line_drops_the_largest_group_and_says_so() -> None:
     assert "more than a frame" in got.g["big"].e
     assert got.g["small"].st == "ok"
     assert got.g["small"].tb["t"].x == [1]
+
+
+def test_a_group_that_has_nothing_to_read_says_so_in_few_bytes_once_it_is_known() -> None:
+    encoder, group = Encoder(), Group(1.0, 10.0, {}, ms=0.1, st="off", n=1)
+    parts = [encoder.encode({"disk": group}, float(at), 0.0)["g"]["disk"] for at in range(1, 5)]
+    assert parts[0] == parts[1] == {"t": 1.0, "iv": 10, "n": 1, "ms": 0.1, "st": "off"}
+    assert parts[2] == parts[3] == {"n": 1, "st": "off"}
+    group.iv = 20.0
+    assert encoder.encode({"disk": group}, 5.0, 0.0)["g"]["disk"]["iv"] == 20
+    encoder.want_full()
+    assert encoder.encode({"disk": group}, 6.0, 0.0)["g"]["disk"]["t"] == 1.0, "a full frame says all"

@@ -1,4 +1,4 @@
-"""The quick decoder of answers against pyasn1's: where it speaks it says the same, else it is silent."""
+"""The quick codec against pyasn1's: requests are the same octets; of answers it says the same, or is silent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyasn1.codec.ber import encoder
 from pysnmp.proto import rfc1902, rfc1905
 from pysnmp.proto.api import v1, v2c
 
-from clustertop.sources.snmp_ber import END, plain
+from clustertop.sources.snmp_ber import END, plain, request
 from clustertop.sources.snmp_message import Community, Key, codec
 
 NAME = (1, 3, 6, 1, 2, 1, 31, 1, 1, 1, 6)
@@ -115,3 +115,36 @@ def test_the_end_of_the_mib_is_told_from_what_is_not_there() -> None:
 @pytest.mark.parametrize("data", [b"", b"0", b"0\x80", b"0\x84\0\0\0\1", b"\xff" * 40, b"0\x03\x02\x01\x01"])
 def test_octets_that_are_no_answer(data: bytes) -> None:
     assert plain(data) is None
+
+
+@given(st.sampled_from([1, 2]), st.sampled_from(["get", "next", "bulk"]), st.integers(0, 2**31 - 1),
+       st.lists(OIDS, max_size=40), st.integers(0, 2**31 - 1), st.text("aé$\0", max_size=200))
+@settings(max_examples=200, deadline=None)
+def test_a_request_is_the_octets_that_pysnmp_makes_of_it(
+    version: int, kind: Any, number: int, oids: list[tuple[int, ...]], repetitions: int, community: str,
+) -> None:
+    api = v2c if version == 2 else v1
+    if kind == "bulk" and version == 1:
+        kind = "next"
+    if kind == "bulk":
+        pdu = v2c.GetBulkRequestPDU()
+        v2c.apiBulkPDU.set_defaults(pdu)
+        v2c.apiBulkPDU.set_max_repetitions(pdu, repetitions)
+        v2c.apiBulkPDU.set_non_repeaters(pdu, 0)
+    else:
+        pdu = api.GetRequestPDU() if kind == "get" else api.GetNextRequestPDU()
+        api.apiPDU.set_defaults(pdu)
+    api.apiPDU.set_request_id(pdu, number)
+    api.apiPDU.set_varbinds(pdu, [(oid, api.null) for oid in oids])
+    message = api.Message()
+    api.apiMessage.set_defaults(message)
+    api.apiMessage.set_community(message, community)
+    api.apiMessage.set_pdu(message, pdu)
+    made = request(version, community.encode("iso-8859-1"), kind, number, oids, repetitions)
+    assert made == bytes(encoder.encode(message))
+
+
+@pytest.mark.parametrize("oid", [(), (1,), (3, 1), (1, 40), (1, 3, -1)])
+def test_what_is_no_oid_is_not_asked_for(oid: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="is no OID"):
+        request(2, b"c", "get", 1, [oid])

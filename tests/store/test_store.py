@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustertop.model import LinkState, NodeInfo
-from clustertop.probe.frames import Err
+from clustertop.probe.frames import Encoder, Err, Group
 from clustertop.rules.outliers import outliers
+from clustertop.signals import host
 from clustertop.signals.units import pci_key
 from clustertop.store.layout import runs_index
 from clustertop.store.view import FRESH, LATE, STALE
@@ -397,3 +398,18 @@ def test_a_list_where_a_text_belongs_is_a_text() -> None:
     assert fleet["port"].attrs[0]["hca"] == "x y"
     assert fleet["gpu"].attrs[0]["name"] == "H 100"
     assert fleet["gpu"].attrs[0]["mig_layout"] == ["1g.5gb 4.8 GiB"]
+
+
+def test_a_group_that_says_in_few_bytes_that_there_is_nothing_stays_as_new_as_its_frames() -> None:
+    fleet, encoder, group = Fleet(), Encoder(), Group(1.0, 10.0, {}, ms=0.1, st="off", n=1)
+    for second in range(1, 100):
+        fleet.now += 1.0
+        made = encoder.encode({"disk": group}, float(second), fleet.now, {}, fleet.facts[0])
+        assert fleet.send(0, json.dumps(made).encode())
+        fleet.tick()
+    groups = fleet["group"]
+    assert groups.keys == ("disk",)
+    assert groups.value("group_state", 0) == host.OFF
+    assert groups.value("interval_seconds", 0) == 10.0
+    assert groups.value("group_age_seconds", 0) < 1.5
+    assert not fleet.firing

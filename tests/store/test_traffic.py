@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustertop.signals import traffic
+from clustertop.store import traffic as traffic_module
 from meters import MEGA, Rig, nodes
 
 CASES = Path(__file__).resolve().parents[3] / "shared" / "cases"
@@ -629,3 +630,55 @@ def test_a_leaf_whose_uplinks_are_all_down_says_so() -> None:
     rig.switch("l2", "e1", "host", 50 * MEGA, 10 * MEGA)
     rig.tick()
     assert rig.why("leaf/l2", "uplink_spine_ratio") == "not measured: no port is known as uplink"
+# ---- a large fleet -------------------------------------------------------------------------------------------------
+
+
+def _two_talk() -> Rig:
+    rig = Rig(nodes(TWO_RACKS))
+    rig.flow("a", "c", 30 * MEGA, 0.0, 200e-6, 50e-6)
+    rig.flow("a", "b", 10 * MEGA, 0.0, 100e-6, 20e-6)
+    return rig
+
+
+def test_of_a_large_table_all_is_worked_out_though_at_other_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = _two_talk()
+    small.tick()
+    monkeypatch.setattr(traffic_module, "LARGE", 1)
+    rig = _two_talk()
+    for _ in range(8):
+        rig.flow("a", "c", 30 * MEGA, 0.0, 200e-6, 50e-6)
+        rig.flow("a", "b", 10 * MEGA, 0.0, 100e-6, 20e-6)
+        rig.tick()
+    for column in ("socket_cross_rack_ratio", "rtt_within_seconds", "rtt_across_seconds", "jitter_across_seconds"):
+        assert rig.value("fleet", column) == small.value("fleet", column) is not None
+    assert rig.traffic.picture.talkers == small.traffic.picture.talkers
+    assert rig.node("c", "tcp_jitter_seconds") == small.node("c", "tcp_jitter_seconds")
+
+
+def test_a_row_that_became_another_peers_is_nobodys_until_the_large_table_is_joined_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(traffic_module, "LARGE", 1)
+    rig = _two_talk()
+    rig.tick(2.0)
+    table = rig.tables["peer"]
+    table.rename(table.index[0, rig.address("c")], rig.address("d"), {})
+    rig.flow("a", "d", 30 * MEGA)
+    rig.flow("a", "b", 10 * MEGA)
+    assert rig.tick(2.0).matrix[0].tolist() == [10 * MEGA, 0.0], "what d gets is not what c gets"
+    rig.flow("a", "d", 30 * MEGA)
+    rig.flow("a", "b", 10 * MEGA)
+    rig.tick(2.0)
+    rig.flow("a", "d", 30 * MEGA)
+    assert rig.tick().matrix[0, 1] == 30 * MEGA
+
+
+def test_a_large_table_that_is_seldom_looked_at_is_worked_out_in_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traffic_module, "LARGE", 1)
+    rig = _two_talk()
+    for _ in range(6):
+        rig.flow("a", "c", 30 * MEGA, 0.0, 200e-6, 50e-6)
+        rig.flow("a", "b", 10 * MEGA, 0.0, 100e-6, 20e-6)
+        picture = rig.tick(3.0)
+    assert picture.talkers[0].target == 2
+    assert rig.value("fleet", "rtt_across_seconds") == 200e-6

@@ -17,6 +17,7 @@ MAX_LINE = 1 << 20
 REPEATS = 2
 """A reading's tables are in so many frames; a group that is read seldom does not repeat them in each."""
 
+_OFF = frozenset(["t", "iv", "n", "ms", "st"])
 _BIG = 1 << 64
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _DUMPS = json.JSONEncoder(separators=(",", ":")).encode
@@ -196,6 +197,8 @@ class Encoder(object):
         tables, number, times, interval = self._sent.get(g, ({}, 0, 0, 0.0))
         times = times + 1 if tables is group.tables and number == group.n and not full else 1
         self._sent[g] = group.tables, group.n, times, group.iv
+        if times > REPEATS and group.st == "off" and interval == group.iv and part.keys() <= _OFF:
+            return {"n": group.n, "st": "off"}  # there is nothing of the kind: that is as new as the frame
         if times > REPEATS and tables:
             part["o"] = 1
             if group.st == "ok":

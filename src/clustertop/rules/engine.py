@@ -84,6 +84,8 @@ class Engine:
         changes: dict[str, Change] = {}
         settling: dict[str, NDArray[np.bool_]] = {}
         for name, state in self._verdicts.items():
+            if not len(state.level) and not len(view[state.rule.table]):
+                continue
             change = self._judge(state, view, settling)
             if change:
                 changes[name] = change

@@ -6,6 +6,7 @@ it is never 0 and never fine. Currents in A, power in W and VA, time in seconds,
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -275,18 +276,24 @@ def forecast(
     span = float(when[-1] - when[0]) if count else 0.0
     if count < MIN_POINTS or span < MIN_SPAN_SECONDS or not math.isfinite(limit):
         return Forecast(math.nan, None, None, None, 0.0, f"only {count} readings over {span:.0f} s")
-    first, second = np.triu_indices(count, 1)
+    first, second = _pairs_of(count)
     apart = when[second] - when[first]
-    slopes = np.sort(((value[second] - value[first])[apart > 0]) / apart[apart > 0])
-    slope = float(np.median(slopes))
+    rise = value[second] - value[first]
+    later = apart > 0
+    if not later.all():
+        rise, apart = rise[later], apart[later]
+    slopes = rise / apart
+    slopes.sort()
+    slope = _middle(slopes)
     # Kendall's variance; with ties in value it is a little large, and all that follows a little careful.
     deviation = math.sqrt(count * (count - 1) * (2 * count + 5) / 18.0)
-    confidence = 0.5 * (1.0 + math.erf(float(np.sign(slopes).sum()) / deviation / math.sqrt(2.0)))
+    rising, falling = len(slopes) - np.searchsorted(slopes, 0.0, "right"), np.searchsorted(slopes, 0.0)
+    confidence = 0.5 * (1.0 + math.erf(float(rising - falling) / deviation / math.sqrt(2.0)))
     spread = _Z * deviation
     low = float(slopes[max(0, int((len(slopes) - spread) / 2))])
     high = float(slopes[min(len(slopes) - 1, math.ceil((len(slopes) + spread) / 2))])
     # The level now: the median of what each reading says of it, not the last reading, which may be a spike.
-    level = float(np.median(value - slope * (when - when[-1])))
+    level = _middle(np.sort(value - slope * (when - when[-1])))
     gap = limit - level
     if gap <= 0:
         return Forecast(slope, 0.0, 0.0, 0.0, 1.0, "at the limit")
@@ -296,6 +303,19 @@ def forecast(
     if seconds > horizon_seconds:
         return Forecast(slope, None, gap / high, gap / low, confidence, "far from the limit")
     return Forecast(slope, seconds, gap / high, gap / low, confidence)
+
+
+@functools.lru_cache(MAX_POINTS)
+def _pairs_of(count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The numbers of the earlier and the later of every two of *count* readings."""
+    first, second = np.triu_indices(count, 1)
+    return first, second
+
+
+def _middle(ordered: Floats) -> float:
+    """The median of sorted values."""
+    half = len(ordered) // 2
+    return float(ordered[half]) if len(ordered) % 2 else float(ordered[half - 1] + ordered[half]) / 2.0
 
 
 def _floats(values: ArrayLike) -> Floats:

@@ -48,6 +48,13 @@ class Pairs:
     told_sent: NDArray[np.intp]
     """[pairs] rows that tell of it as what is sent, and as what is received."""
     told_received: NDArray[np.intp]
+    unheard: Mask
+    """[pairs] of which no row tells as of what is received."""
+
+    @property
+    def codes(self) -> Numbers:
+        """[pairs] source and target as one number, ascending."""
+        return self.source * (self.nodes + 1) + self.target
 
 
 def pair_up(reporter: Numbers, peer: Numbers, nodes: int) -> Pairs:
@@ -70,10 +77,11 @@ def pair_up(reporter: Numbers, peer: Numbers, nodes: int) -> Pairs:
     order = np.argsort(links, kind="stable")
     starts = np.searchsorted(links[order], np.arange(len(both)))
     sends, receives = place[: len(rows)], place[len(rows) :]
+    heard = np.bincount(receives, minlength=len(known))
     return Pairs(
         nodes, rows, known // width, known % width, sends, receives, links,
         np.stack([both // width, both % width], axis=1), order, starts,
-        np.bincount(sends, minlength=len(known)), np.bincount(receives, minlength=len(known)))
+        np.bincount(sends, minlength=len(known)), heard, heard == 0)
 
 
 def once(pairs: Pairs, sent: Floats, received: Floats, read: Mask) -> Floats:
@@ -91,20 +99,29 @@ def once(pairs: Pairs, sent: Floats, received: Floats, read: Mask) -> Floats:
     count = len(pairs.source)
     told, lost = _added(pairs.sends, sent[pairs.rows], count)
     heard, missed = _added(pairs.receives, received[pairs.rows], count)
-    reads = np.append(read, False)[pairs.source]
-    some_told, some_heard = pairs.told_sent > lost, pairs.told_received > missed
+    # Where no row is unknown, a pair that is not heard of is told of. Nearly all are such.
+    out: Floats = np.where(np.append(read, False)[pairs.source] | pairs.unheard, told, heard)
+    if lost is None and missed is None:
+        return out
+    none = np.zeros(count, np.intp)
+    lost, missed = none if lost is None else lost, none if missed is None else missed
+    some = np.flatnonzero((lost > 0) | (missed > 0))
+    told, heard, lost, missed = told[some], heard[some], lost[some], missed[some]
+    reads = np.append(read, False)[pairs.source[some]]
+    some_told, some_heard = pairs.told_sent[some] > lost, pairs.told_received[some] > missed
     part = np.fmax(np.where(some_told, told, np.nan), np.where(some_heard, heard, np.nan))
     whole_heard = some_heard & (missed == 0)
     by_receiver = np.where(whole_heard, heard, part)
     # Its own rows may all be there and unknown (first seen): then its silence is no zero.
-    out: Floats = np.where(reads & (lost == 0), told, by_receiver)
+    out[some] = np.where(reads & (lost == 0), told, by_receiver)
     return out
 
 
-def _added(place: Numbers, values: Floats, count: int) -> tuple[Floats, NDArray[np.intp]]:
+def _added(place: Numbers, values: Floats, count: int) -> tuple[Floats, NDArray[np.intp] | None]:
+    """[count] the sum of the known *values* of each place, and how many are unknown; None: none is."""
     unknown = np.isnan(values)
     if not unknown.any():
-        return total(place, values, count), np.zeros(count, np.intp)
+        return total(place, values, count), None
     return total(place, np.where(unknown, 0.0, values), count), np.bincount(place[unknown], minlength=count)
 
 
@@ -128,20 +145,29 @@ def crosses_spine(pairs: Pairs, leaves: Mask) -> NDArray[np.int8]:
     """
     hung = np.concatenate([leaves, np.zeros((1, leaves.shape[1]), np.bool_)])
     count = hung.sum(axis=1)
-    shared = np.zeros(len(pairs.source), np.bool_)
-    for column in hung.T:
-        shared |= column[pairs.source] & column[pairs.target]
+    if count.max(initial=0) <= 1:
+        which = np.where(count == 1, hung.argmax(axis=1), -1) if hung.shape[1] else np.full(len(hung), -1)
+        shared = which[pairs.source] == which[pairs.target]
+    else:
+        shared = np.zeros(len(pairs.source), np.bool_)
+        for column in hung.T:
+            shared |= column[pairs.source] & column[pairs.target]
     here, there = count[pairs.source], count[pairs.target]
     out = np.where(shared, np.where((here == 1) & (there == 1), 0, UNKNOWN), 1)
     return np.where((here == 0) | (there == 0), UNKNOWN, out).astype(np.int8)
 
 
-def rack_matrix(pairs: Pairs, amount: Floats, rack: Numbers, racks: int) -> Floats:
-    """[racks + 1, racks + 1] bytes from rack to rack; the last one is what is in no rack. Unknown pairs add nothing."""
+def rack_codes(pairs: Pairs, rack: Numbers, racks: int) -> Numbers:
+    """[pairs] where each stands in the matrix of :func:`rack_matrix`; the last rack is what is in none."""
     placed = np.append(rack, -1)
     placed = np.where(placed < 0, racks, placed)
-    code = placed[pairs.source] * (racks + 1) + placed[pairs.target]
-    return total(code, np.nan_to_num(amount), (racks + 1) ** 2).reshape(racks + 1, racks + 1)
+    out: Numbers = placed[pairs.source] * (racks + 1) + placed[pairs.target]
+    return out
+
+
+def rack_matrix(codes: Numbers, amount: Floats, racks: int) -> Floats:
+    """[racks + 1, racks + 1] bytes from rack to rack; the last one is what is in no rack. *amount* has no unknown."""
+    return total(codes, amount, (racks + 1) ** 2).reshape(racks + 1, racks + 1)
 
 
 # ---- scopes --------------------------------------------------------------------------------------------------------
@@ -156,39 +182,64 @@ class Scopes:
     """[entries]"""
     pair: Numbers
     """[entries]"""
+    whole: tuple[int, ...]
+    """Scopes of all pairs; they have no entries."""
 
 
-def scopes_of(pairs: Pairs, members: Sequence[Numbers]) -> Scopes:
-    """Return the pairs of each scope. *members* has the nodes of each; a node may be in several."""
-    scope, pair = [], []
-    node_of = [pairs.source, pairs.target]
-    for number, mine in enumerate(members):
-        inside = np.zeros(pairs.nodes + 1, np.bool_)
-        inside[mine] = True
-        inside[-1] = True
+class Layers:
+    """Scopes sorted into layers in which no node has two: so one look at all pairs finds the scope of each."""
+
+    def __init__(self, nodes: int, members: Sequence[Numbers]) -> None:
+        """*members* has the nodes of each scope; a node may be in several."""
+        self.count = len(members)
+        self.whole: list[int] = []
+        """Scopes of all nodes: every pair is theirs."""
+        self.layers: list[Numbers] = []
+        """[nodes + 1] each: the node's scope, -1 where it has none; the last one is what is no node."""
+        for number, mine in enumerate(members):
+            if len(mine) == nodes:
+                self.whole.append(number)
+                continue
+            layer = next((one for one in self.layers if (one[mine] < 0).all()), None)
+            if layer is None:
+                layer = np.full(nodes + 1, -1, np.intp)
+                self.layers.append(layer)
+            layer[mine] = number
+
+
+def scopes_of(pairs: Pairs, layers: Layers) -> Scopes:
+    """Return the pairs of each scope but for those of all nodes."""
+    scope, pair = [np.empty(0, np.intp)], [np.empty(0, np.intp)]
+    outside_source, outside_target = pairs.source == pairs.nodes, pairs.target == pairs.nodes
+    for layer in layers.layers:
+        first, second = layer[pairs.source], layer[pairs.target]
         # A pair of two outsiders does not exist: every row has its own node at one end.
-        found = np.flatnonzero(inside[node_of[0]] & inside[node_of[1]])
-        scope.append(np.full(len(found), number, np.intp))
+        mine = np.where(outside_source, second, first)
+        found = np.flatnonzero((mine >= 0) & ((first == second) | outside_source | outside_target))
+        scope.append(mine[found])
         pair.append(found)
-    empty = np.empty(0, np.intp)
-    return Scopes(len(members), np.concatenate([empty, *scope]), np.concatenate([empty, *pair]))
+    return Scopes(layers.count, np.concatenate(scope), np.concatenate(pair), tuple(layers.whole))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Split:
-    """The entries of scopes by what their pairs do: (scope, pair) of those that cross, stay, or are not placed."""
+    """The entries of scopes by what their pairs do: those that cross, stay, or are not placed."""
 
     count: int
-    crossing: tuple[Numbers, Numbers]
-    staying: tuple[Numbers, Numbers]
-    unplaced: tuple[Numbers, Numbers]
+    place: Numbers
+    """[entries] the scope and what the pair does, as one number."""
+    pair: Numbers
+    """[entries]"""
+    whole: tuple[int, ...]
+    all: tuple[Floats, Floats, Floats]
+    """[pairs] each: 1 for those that cross, stay, are not placed; else 0."""
 
 
 def split(scopes: Scopes, crosses: NDArray[np.int8]) -> Split:
     """Sort the entries of *scopes* by *crosses*, [pairs]; worked out again only when pairs or scopes change."""
-    answer = crosses[scopes.pair]
-    return Split(scopes.count, *((scopes.scope[which], scopes.pair[which])
-                                 for which in (answer == 1, answer == 0, answer < 0)))
+    kind = np.where(crosses == 1, 0, np.where(crosses == 0, 1, 2))
+    return Split(scopes.count, kind[scopes.pair] * scopes.count + scopes.scope, scopes.pair, scopes.whole,
+                 ((kind == 0).astype(np.float64), (kind == 1).astype(np.float64), (kind == 2).astype(np.float64)))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -203,8 +254,11 @@ class Sums:
 
 def sums(parts: Split, amount: Floats) -> Sums:
     """Add each scope's pairs up. *amount* is [pairs]; a pair of unknown bytes is 0 in it."""
-    crossing, staying, lost = (
-        total(scope, amount[pair], parts.count) for scope, pair in (parts.crossing, parts.staying, parts.unplaced))
+    crossing, staying, lost = total(parts.place, amount[parts.pair], 3 * parts.count).reshape(3, parts.count)
+    for number in parts.whole:
+        # einsum, not dot: that one starts threads.
+        crossing[number], staying[number], lost[number] = (
+            np.einsum("i,i->", which, amount) for which in parts.all)
     placed = crossing + staying
     every = placed + lost
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -245,8 +299,8 @@ def largest(owner: Numbers, values: Floats, count: int) -> tuple[Floats, Numbers
     """[count] the largest known value of each owner and its position, or NaN and -1."""
     out, where = np.full(count, np.nan), np.full(count, -1, np.intp)
     rows = np.flatnonzero(~np.isnan(values) & (owner < count))
-    if len(rows):
-        order = rows[np.lexsort((values[rows], owner[rows]))]
-        last = np.append(owner[order][1:] != owner[order][:-1], True)
-        out[owner[order][last]], where[owner[order][last]] = values[order][last], order[last]
+    who, known = owner[rows], values[rows]
+    np.fmax.at(out, who, known)
+    last = known == out[who]
+    where[who[last]] = rows[last]  # of those that are alike the last one stays
     return out, where

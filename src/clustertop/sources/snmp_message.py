@@ -15,14 +15,14 @@ import weakref
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, final
 
-from pyasn1.codec.ber import decoder, encoder
+from pyasn1.codec.ber import decoder
 from pyasn1.error import PyAsn1Error
 from pyasn1.type import univ
 from pysnmp.error import PySnmpError
 from pysnmp.proto import rfc1905
 from pysnmp.proto.api import v1, v2c
 
-from clustertop.sources.snmp_ber import END, plain
+from clustertop.sources.snmp_ber import END, plain, request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -204,12 +204,18 @@ class _CommunityCodec:
         self._who = who
 
     def ask(self, kind: Kind, oids: Sequence[Oid], repetitions: int) -> Asking:
-        pdu = _pdu(self._api, kind, oids, repetitions)
-        message = self._api.Message()
-        self._api.apiMessage.set_defaults(message)
-        self._api.apiMessage.set_community(message, self._who.community.reveal())
-        self._api.apiMessage.set_pdu(message, pdu)
-        return _CommunityAsking(self._api, encoder.encode(message), int(pdu[0]))
+        number = int(self._api.getNextRequestID())
+        message = request(
+            self._who.version, _octets(self._who.community), kind, number, oids, repetitions)
+        return _CommunityAsking(self._api, message, number)
+
+
+def _octets(community: Key) -> bytes:
+    """As pysnmp sends it, where that can be."""
+    try:
+        return community.reveal().encode("iso-8859-1")
+    except UnicodeEncodeError:
+        return community.reveal().encode()
 
 
 class _CommunityAsking:

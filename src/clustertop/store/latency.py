@@ -11,11 +11,11 @@ from clustertop.model import intern
 from clustertop.signals import traffic_flows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from clustertop.signals.traffic_flows import Pairs
+    from clustertop.signals.traffic_flows import Layers, Pairs
     from clustertop.store.table import Table
 
     Floats = NDArray[np.float64]
@@ -46,6 +46,7 @@ class Latency:
         self._at = float("-inf")
         self._across: NDArray[np.int8] = np.empty(0, np.int8)
         self._members: list[NDArray[np.intp]] = []
+        """By scope: its links."""
         self.worst_peer: NDArray[np.intp] = np.full(nodes, -1, np.intp)
 
     def move(self, after: Pairs, rack: NDArray[np.intp]) -> None:
@@ -60,13 +61,18 @@ class Latency:
         self._across = np.where((placed < 0).any(axis=1), -1, placed[:, 0] != placed[:, 1]).astype(np.int8)
         self._rtt = self._jitter = np.full(len(after.ends), np.nan)
 
-    def scope(self, members: Sequence[NDArray[np.intp]], pairs: Pairs) -> None:
+    def scope(self, layers: Layers, pairs: Pairs) -> None:
         """Whose links are asked for from now on."""
-        self._members = []
-        for mine in members:
-            inside = np.zeros(self._nodes + 1, np.bool_)
-            inside[mine] = True
-            self._members.append(np.flatnonzero(inside[pairs.ends[:, 0]] & inside[pairs.ends[:, 1]]))
+        self._members = [np.empty(0, np.intp)] * layers.count
+        for layer in layers.layers:
+            first = layer[pairs.ends[:, 0]]
+            inside = np.flatnonzero((first >= 0) & (first == layer[pairs.ends[:, 1]]))
+            order = inside[np.argsort(first[inside], kind="stable")]
+            which, starts = np.unique(first[order], return_index=True)
+            for number, mine in zip(which.tolist(), np.split(order, starts[1:]), strict=False):
+                self._members[number] = mine
+        for number in layers.whole:
+            self._members[number] = np.flatnonzero(pairs.ends[:, 1] < self._nodes)
 
     def derive(self, peers: Table, sent: Floats, received: Floats, pairs: Pairs, nodes: Table, now: float) -> None:
         """Take the newest readings in and fill the node table's columns.
@@ -107,7 +113,6 @@ class Latency:
         rtt = self._rtt[where] if len(self._rtt) else np.full(count, np.nan)
         columns.put("tcp_rtt_seconds", np.where(where < 0, np.nan, rtt), _QUIET)
         columns.put("tcp_incast_peers", np.where(links > 0, np.where(many, together, 0), np.nan), _QUIET)
-        self._medians()
 
     def _risen(self, jitter: Floats, now: float) -> NDArray[np.bool_]:
         """[links] whether the jitter is far above what is usual there."""
@@ -120,7 +125,8 @@ class Latency:
         self._usual = np.where(np.isnan(jitter), usual, usual + part * (jitter - usual))
         return risen
 
-    def _medians(self) -> None:
+    def medians(self) -> None:
+        """Bring :meth:`by_scope` up to what was read last."""
         for name, values in (("rtt", self._rtt), ("jitter", self._jitter)):
             for word, crosses in (("within", 0), ("across", 1)):
                 column = np.full(len(self._members), np.nan)

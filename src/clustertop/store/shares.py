@@ -79,20 +79,49 @@ class Hangs:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Told:
+    """What the nodes of each scope say by themselves, [scopes]."""
+
+    read: Sequence[int]
+    """Nodes whose sockets are read."""
+    sent: Sequence[float]
+    """Bytes per second by sockets, to whomever, of those nodes whose NICs tell as well."""
+    nic_sent: Sequence[float]
+    """By the NICs' own counters, of the same nodes."""
+    rdma_sent: Sequence[float]
+    """Of these, the part that goes past the kernel."""
+
+
+class Members:
+    """The nodes of all scopes in one row: what each scope's nodes say is added up at once."""
+
+    def __init__(self, scopes: Sequence[Scope], nodes: int) -> None:
+        """*nodes*: how many there are."""
+        self._count, self._nodes = len(scopes), nodes
+        self._node = np.concatenate([np.empty(0, np.intp), *(one.members for one in scopes)])
+        self._scope = np.repeat(np.arange(len(scopes)), [len(one.members) for one in scopes])
+
+    def add(self, read: NDArray[np.bool_], sent: Floats, nic_sent: Floats, rdma_sent: Floats) -> Told:
+        """Add up what the nodes say, [nodes], NaN where unknown."""
+        both = ~np.isnan(sent) & ~np.isnan(nic_sent)
+
+        def total(values: NDArray[np.generic], known: NDArray[np.bool_]) -> list[float]:
+            each = np.where(known, values, 0.0)
+            found: list[float] = np.bincount(self._scope, each[self._node], self._count).tolist()
+            return found
+
+        return Told([int(one) for one in total(read, read)], total(sent, both), total(nic_sent, both),
+                    total(rdma_sent, both & ~np.isnan(rdma_sent)))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Evidence:
     """What all meters say at one moment."""
 
     by_rack: Sums
     by_spine: Sums
     """Bytes per second by sockets, each once, by where they cross."""
-    sent: Floats
-    """[nodes] by sockets, to whomever; NaN where they are not read."""
-    nic_sent: Floats
-    """[nodes] by the NICs' own counters."""
-    rdma_sent: Floats
-    """[nodes] of these, the part that goes past the kernel."""
-    read: NDArray[np.bool_]
-    """[nodes]"""
+    members: Told
     hangs: Hangs
     leaves: Mapping[str, LeafPicture]
     nccl: Sequence[tuple[int, int, float]]
@@ -107,7 +136,7 @@ class Evidence:
 def decide(scope: Scope, number: int, evidence: Evidence) -> Share:
     """Return everything that is known of one scope; *number* is its place among the evidence's scopes."""
     members = scope.members
-    read = int(evidence.read[members].sum())
+    read = evidence.members.read[number]
     rack = _socket_share(number, evidence.by_rack, evidence, read, traffic.NO_RACK_MAP, evidence.racked)
     spine = _socket_share(number, evidence.by_spine, evidence, read, traffic.NO_LEAF_MAP, evidence.hangs.known)
     if scope.kind == "fleet":
@@ -117,7 +146,7 @@ def decide(scope: Scope, number: int, evidence: Evidence) -> Share:
     ports = {meter: _of_leaves(evidence, names, meter, doubt) for meter in ("uplinks", "fabric")}
     nccl = _estimated(scope, evidence)
     notes: list[str] = []
-    apart, blind = _disagreement(scope, number, evidence, names, ports, notes)
+    apart, blind = _disagreement(number, evidence, names, ports, notes)
     unreliable = ("sockets",) if blind or (apart is not None and apart > traffic.DISAGREEMENT) else ()
     choice = [
         (rack[0], traffic.CROSS_RACK, "sockets"), (ports["uplinks"][0], traffic.THROUGH_SPINE, "uplinks"),
@@ -201,17 +230,16 @@ def _estimated(scope: Scope, evidence: Evidence) -> Cell:
 
 
 def _disagreement(
-    scope: Scope, number: int, evidence: Evidence, names: Sequence[str],
+    number: int, evidence: Evidence, names: Sequence[str],
     ports: Mapping[str, tuple[float | None, str, float]], notes: list[str],
 ) -> tuple[float | None, bool]:
     """(by how much the sockets differ from a stronger meter, whether RDMA is why they see too little)."""
-    members = scope.members
-    both = members[~np.isnan(evidence.sent[members]) & ~np.isnan(evidence.nic_sent[members])]
     apart: list[float] = []
     blind = False
-    total = float(evidence.nic_sent[both].sum())
+    told = evidence.members
+    total = told.nic_sent[number]
     if total >= evidence.floor:
-        seen, past = float(evidence.sent[both].sum()), float(np.nansum(evidence.rdma_sent[both]))
+        seen, past = told.sent[number], told.rdma_sent[number]
         found = traffic.agreement(seen, total)
         if found.difference is not None and found.difference > traffic.DISAGREEMENT:
             notes.append(f"sockets carry {_percent(seen / total)} of what the NICs sent")
@@ -225,7 +253,7 @@ def _disagreement(
         share, _, out = ports[meter]
         low = float(evidence.by_spine.crossing[number])
         high = low + float(evidence.by_spine.unplaced[number])
-        if share is None or blind or max(out, low) < evidence.floor or not evidence.read[members].any():
+        if share is None or blind or max(out, low) < evidence.floor or not told.read[number]:
             continue
         # What is not placed may have gone through the spine or not: only what is outside of both differs.
         found = traffic.agreement(min(max(out, low), high), out)

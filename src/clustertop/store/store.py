@@ -413,10 +413,14 @@ class Store:
         self._groups(now)
         derive_nodes(self._nodes, self.tables, self._expected_gpus, self._freshness, now)
         self._devices.derive(now)
-        uplink.derive(self.tables["uplink"].columns)
+        uplinks, pdus, psus = (self.tables[name] for name in ("uplink", "pdu", "psu"))
+        if uplinks.rows:
+            uplink.derive(uplinks.columns)
         self._feeds.derive(now)
-        pdu.derive(self.tables["pdu"].columns, self._feeds.claimed())
-        bmc.derive_psu(self.tables["psu"].columns)
+        if pdus.rows:
+            pdu.derive(pdus.columns, self._feeds.claimed())
+        if psus.rows:
+            bmc.derive_psu(psus.columns)
         since = np.array([node.released for node in self._nodes])
         nodes.columns.put("gpus_released_seconds", np.maximum(now - since, 0.0), _NOT_RELEASED)
         self._traffic.derive(now, jobs)

@@ -96,6 +96,8 @@ class Table:
         self.listed = 0
         """Grows whenever a row or its attributes change."""
         self.changed = True
+        self._empty: TableView | None = None
+        """The view of no rows: it is the same at any moment."""
         self._capacity = 0
         self._allocate(64)
 
@@ -494,6 +496,8 @@ class Table:
 
     def view(self, now: float, keep: tuple[str, ...] = (), freshness: Freshness = _USUAL) -> TableView:
         """Return the frozen picture at *now*. Rows past the stale limit lose their values, but for columns *keep*."""
+        if not self.rows and self._empty is not None:
+            return self._empty
         rows = slice(0, self.rows)
         values, why = self.values[:, rows].copy(), self.why[:, rows].copy()
         age = now - self.read_at[rows]
@@ -513,9 +517,12 @@ class Table:
         if self._names is None:
             self._names = (tuple(self.keys), tuple(self.attrs), tuple(self.labels))
         keys, attrs, labels = self._names
-        return TableView(self.spec, self.node[rows].copy(), keys, attrs, labels, values, why, age, level,
-                         self.present[rows].copy(), self.reads[rows] + self.other_reads[rows],
-                         {name: self.grown[self.counter_names.index(name), rows].copy() for name in self.show_growth})
+        out = TableView(self.spec, self.node[rows].copy(), keys, attrs, labels, values, why, age, level,
+                        self.present[rows].copy(), self.reads[rows] + self.other_reads[rows],
+                        {name: self.grown[self.counter_names.index(name), rows].copy() for name in self.show_growth})
+        if not self.rows:
+            self._empty = out
+        return out
 
 
 def _spare(columns: NDArray[np.intp], why: NDArray[np.uint16], tall: int) -> NDArray[np.intp]:

@@ -7,7 +7,7 @@ definition; what is not measured is unknown and says why.
 from __future__ import annotations
 
 import math
-from operator import is_
+from operator import is_, ne
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,9 +17,11 @@ from clustertop.signals import nccl_ranks, traffic, traffic_flows
 from clustertop.signals.host import OK
 from clustertop.store.latency import Latency
 from clustertop.store.leaves import Leaves
+from clustertop.store.mean import Mean, known_or_zero
 from clustertop.store.nics import Nics
 from clustertop.store.scopes import MOST_JOBS, Rows, scopes
-from clustertop.store.shares import Evidence, Hangs, decide
+from clustertop.store.shares import Evidence, Hangs, Members, decide
+from clustertop.store.talkers import STRANGERS, Talkers
 from clustertop.store.traffic_picture import NO_METER, NO_RACKS, Meter, Talker, TrafficPicture
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from clustertop.signals.jobs import Jobs
     from clustertop.store.history import History
     from clustertop.store.scopes import Scope
-    from clustertop.store.shares import Share
+    from clustertop.store.shares import Share, Told
     from clustertop.store.table import Table
     from clustertop.store.traffic_picture import LeafPicture
     from clustertop.store.view import Freshness
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
 
 FLOOR_BYTES_PER_SECOND = 1e6
 """With less than this between placed nodes there is no share: a heartbeat is no traffic."""
-MEAN_SECONDS = 15.0
-"""Bytes are a running mean over about so long: a collective is a burst, and meters are read at different moments."""
 JOIN_SECONDS = 5.0
 """Least time between two joins of a large table of peers to its nodes; those that are new wait as long."""
 SLOW_SECONDS = 5.0
@@ -49,9 +49,6 @@ SLOW_SECONDS = 5.0
 LARGE = 20_000
 LARGE_SECONDS = 2.0
 """Rows of a large table of peers, and time between two workings-out of such a one."""
-TALKERS = 50
-STRANGERS = 20
-"""Most that are listed."""
 SOCKETS = "sockets"
 """The probe group of table ``peer``."""
 METERS: Mapping[str, tuple[str, str]] = {
@@ -114,13 +111,19 @@ class Traffic:
         self._latency = Latency(count)
         self._pairs = traffic_flows.pair_up(np.empty(0, np.intp), np.empty(0, np.intp), count)
         self._joined = float("-inf")
-        self._place = self._peer = _NOWHERE
+        self._place = self._peer = self._reporter = _NOWHERE
         self._keys: list[str] = []
-        self._amount = _Mean()
-        self._sent, self._nic_sent, self._rdma_sent = _Mean(), _Mean(), _Mean()
+        self._peers_listed = -1
+        self._others: NDArray[np.bool_] | None = None
+        """[rows joined] those that stand for another peer since; None: none does."""
+        self._amount = Mean()
+        self._sent, self._nic_sent, self._rdma_sent = Mean(), Mean(), Mean()
         self._jobs: Jobs | None = None
         self._scopes: list[Scope] = []
-        entries = traffic_flows.scopes_of(self._pairs, [])
+        self._members = Members([], count)
+        self._loose: list[str] = []
+        entries = traffic_flows.scopes_of(self._pairs, traffic_flows.Layers(count, []))
+        self._codes = np.empty(0, np.intp)
         self._crosses_rack = self._crosses_spine = np.empty(0, np.int8)
         self._by_rack = self._by_spine = traffic_flows.split(entries, self._crosses_rack)
         self._ranks = nccl_ranks.Ranks()
@@ -128,7 +131,9 @@ class Traffic:
         self._rings: dict[str, tuple[traffic.Ring | None, traffic.Ring | None, str]] = {}
         self._mark: object = None
         self._seen: tuple[LeafPicture, ...] = ()
-        self._at = self._slow_at = float("-inf")
+        self._at = self._listed_at = self._latency_at = self._medians_at = float("-inf")
+        self._flow: Floats = np.empty(0)
+        self._talkers = Talkers(self._nodes, self._rack, racked=bool(self._racks))
         self._listed: tuple[tuple[Talker, ...], tuple[tuple[str, float], ...]] = (), ()
         self._socket_rows: tuple[int, NDArray[np.intp]] = (-1, np.empty(0, np.intp))
         self.picture = TrafficPicture()
@@ -140,37 +145,56 @@ class Traffic:
         peers, nccl = self._tables.get("peer"), self._tables.get("nccl")
         moved = self._join(peers, now) if peers is not None else False
         scoped = self._scope(jobs, moved=moved)
+        large = len(self._keys) >= LARGE
+        if large and now - self._at < LARGE_SECONDS - 0.05 and not (moved or scoped):
+            self._seldom(now)
+            return
         leaves = self._leaves.update(now, self._freshness)
         fresh = peers.fresh(now, self._freshness) & peers.present[: peers.rows] if peers is not None else None
         mark = (
             None if peers is None or fresh is None else (int(peers.reads[: peers.rows].sum()), int(fresh.sum())),
             None if nccl is None else (int(nccl.reads[: nccl.rows].sum()), nccl.listed))
         same = len(leaves) == len(self._seen) and all(map(is_, leaves, self._seen))
-        large = len(self._keys) >= LARGE
-        if not (moved or scoped) and (
-                (mark == self._mark and same) or (large and now - self._at < LARGE_SECONDS - 0.05)):
+        if not (moved or scoped) and mark == self._mark and same:
             return
         self._mark, self._seen, self._at = mark, leaves, now
         self._rank(nccl, changed=scoped)
-        self._fill(now, peers, fresh, leaves)
+        self._fill(now, fresh, leaves, large=large)
+
+    def _seldom(self, now: float) -> None:
+        """Of a large table, what is dear: each at its own tick, between two workings-out of the rest."""
+        if now - self._listed_at >= SLOW_SECONDS - 0.05:
+            self._list(now)
+        elif now - self._latency_at >= SLOW_SECONDS - 0.05:
+            self._time(now)
+        elif self._medians_at < self._latency_at:
+            self._medians_at = now
+            self._latency.medians()
 
     def _join(self, peers: Table, now: float) -> bool:
         """Find the nodes behind the peers' addresses; returns whether the pairs are others now."""
-        same = peers.keys[: len(self._keys)] == self._keys
-        if same and peers.rows > LARGE and now - self._joined < JOIN_SECONDS:
+        if peers.listed != self._peers_listed:
+            self._peers_listed, before = peers.listed, len(self._keys)
+            same = peers.keys[:before] == self._keys
+            self._others = None if same else np.fromiter(map(ne, peers.keys, self._keys), np.bool_, before)
+        if peers.rows > LARGE and now - self._joined < JOIN_SECONDS:
             return False
-        places = self._places()[: peers.rows]
+        places, same = self._places(), self._others is None
         if places is self._place and same and len(self._keys) == peers.rows:
             return False
         self._joined, self._place, count = now, places, len(self._nodes)
         peer = np.full(peers.rows, count, np.intp)
+        places = places[: peers.rows]
         peer[: len(places)] = np.where(places < 0, count, places)
         if same and len(peer) == len(self._peer) and np.array_equal(peer, self._peer):
             return False
-        self._keys, self._peer = list(peers.keys), peer
-        before, self._pairs = self._pairs, traffic_flows.pair_up(peers.node[: peers.rows].astype(np.intp), peer, count)
-        self._amount.move(_codes(before), _codes(self._pairs), _left(before, self._pairs))
+        self._keys, self._peer, self._others = list(peers.keys), peer, None
+        old, self._pairs = self._pairs, traffic_flows.pair_up(peers.node[: peers.rows].astype(np.intp), peer, count)
+        self._reporter = peers.node[self._pairs.rows].astype(np.intp)
+        self._amount.move(old.codes, self._pairs.codes, _left(old, self._pairs))
+        self._flow = np.nan_to_num(self._amount.value)
         self._latency.move(self._pairs, self._rack)
+        self._codes = traffic_flows.rack_codes(self._pairs, self._rack, len(self._racks))
         self._crosses_rack = traffic_flows.crosses_rack(self._pairs, self._rack)
         self._crosses_spine = traffic_flows.crosses_spine(self._pairs, self._hangs.matrix)
         return True
@@ -181,13 +205,23 @@ class Traffic:
             self._jobs = jobs
             self._scopes = scopes(self._nodes, jobs)
             self._hangs.forget()
+            self._loose = [self._out_of_racks(one) for one in self._scopes]
         if changed or moved:
-            members = [one.members for one in self._scopes]
-            entries = traffic_flows.scopes_of(self._pairs, members)
+            self._members = Members(self._scopes, len(self._nodes))
+            layers = traffic_flows.Layers(len(self._nodes), [one.members for one in self._scopes])
+            entries = traffic_flows.scopes_of(self._pairs, layers)
             self._by_rack = traffic_flows.split(entries, self._crosses_rack)
             self._by_spine = traffic_flows.split(entries, self._crosses_spine)
-            self._latency.scope(members, self._pairs)
+            self._latency.scope(layers, self._pairs)
         return changed
+
+    def _out_of_racks(self, scope: Scope) -> str:
+        """Which of a scope's nodes the map leaves out; empty: none, or there is no map."""
+        if not self._racks:
+            return ""
+        loose = [self._nodes[node].name for node in scope.members[self._rack[scope.members] < 0].tolist()]
+        more = " ..." if len(loose) > STRANGERS else ""
+        return f"in no rack: {', '.join(loose[:STRANGERS])}{more}" if loose else ""
 
     def _rank(self, nccl: Table | None, *, changed: bool) -> None:
         mark = None if nccl is None else nccl.listed
@@ -212,11 +246,32 @@ class Traffic:
 
     # -- what is read now ----------------------------------------------------------------------------------------
 
-    def _read(self, peers: Table | None, sent: Floats, now: float) -> NDArray[np.bool_]:
-        """[nodes] whether the node's sockets are known now: its group is read twice or more, or a peer has a rate."""
+    def _rates(self, now: float, fresh: NDArray[np.bool_] | None = None) -> tuple[Floats, Floats]:
+        """[rows joined] bytes per second to the peer and from it; NaN where unknown or old. *fresh* is [rows]."""
+        peers = self._tables.get("peer")
+        if peers is None:
+            return np.empty(0), np.empty(0)
+        if fresh is None:
+            fresh = peers.fresh(now, self._freshness) & peers.present[: peers.rows]
+        # Rows that are newer than the last join have no pair yet, and those that are another's now have a wrong one.
+        known = fresh[: len(self._peer)]
+        if self._others is not None:
+            known = known & ~self._others
+        sent, received = (peers.columns.col(name)[: len(self._peer)]
+                          for name in ("transmit_bytes_per_second", "receive_bytes_per_second"))
+        if known.all():
+            return sent, received
+        return np.where(known, sent, np.nan), np.where(known, received, np.nan)
+
+    def _read(self, sent: Floats, now: float) -> NDArray[np.bool_]:
+        """[nodes] whether the node's sockets are known now: its group is read twice or more, or a peer has a rate.
+
+        *sent* is [rows joined].
+        """
         read = np.zeros(len(self._nodes), np.bool_)
+        peers = self._tables.get("peer")
         if peers is not None and len(sent):
-            read[peers.node[: peers.rows][~np.isnan(sent)]] = True
+            read[peers.node[: len(sent)][~np.isnan(sent)]] = True
         groups = self._tables.get("group")
         if groups is None:
             return read
@@ -228,46 +283,63 @@ class Traffic:
         read[groups.node[rows][good & (groups.reads[rows] > 1)]] = True
         return read
 
+    def _by_node(self, read: NDArray[np.bool_], sent: Floats) -> Floats:
+        """[nodes] bytes per second that each sends by its sockets, from *sent*, [rows joined]; NaN: no sum is known."""
+        count, peers = len(self._nodes), self._tables.get("peer")
+        if peers is None:
+            return np.full(count, np.nan)
+        rows = self._pairs.rows
+        told = sent[rows]
+        # Of connections that were there before the probe only the second look can tell: until then there is no sum.
+        awaited = np.isnan(told) & peers.present[rows]
+        if self._others is not None:
+            awaited &= ~self._others[rows]
+        whole = read & (np.bincount(self._reporter[awaited], minlength=count)[:count] == 0)
+        return np.where(whole, np.bincount(self._reporter, known_or_zero(told), count)[:count], np.nan)
+
     def _fill(
-        self, now: float, peers: Table | None, fresh: NDArray[np.bool_] | None, leaves: tuple[LeafPicture, ...]
+        self, now: float, fresh: NDArray[np.bool_] | None, leaves: tuple[LeafPicture, ...], *, large: bool
     ) -> None:
-        count = len(self._nodes)
-        nothing = np.empty(0)
-        sent = received = nothing
-        if peers is not None and fresh is not None:
-            # Rows that are newer than the last join have no pair yet.
-            known = fresh & (np.arange(peers.rows) < len(self._peer))
-            sent, received = (np.where(known, peers.columns.col(name), np.nan)[: len(self._peer)]
-                              for name in ("transmit_bytes_per_second", "receive_bytes_per_second"))
-        read = self._read(peers, sent, now) if peers is None else self._read(
-            peers, np.pad(sent, (0, peers.rows - len(sent)), constant_values=np.nan), now)
+        sent, received = self._rates(now, fresh)
+        read = self._read(sent, now)
         amount = self._amount.update(traffic_flows.once(self._pairs, sent, received, read), now)
-        by_node = np.where(read, 0.0, np.nan)
-        if peers is not None:
-            mine, told = peers.node[self._pairs.rows], sent[self._pairs.rows]
-            # Of connections that were there before the probe only the second look can tell: until then there is no sum.
-            awaited = np.isnan(told) & peers.present[self._pairs.rows]
-            whole = read & (np.bincount(mine[awaited], minlength=count)[:count] == 0)
-            by_node = np.where(whole, np.bincount(mine, np.nan_to_num(told), count)[:count], np.nan)
+        by_node = self._by_node(read, sent)
         total, past = self._nics.sent(now, self._freshness)
         nic = self._nic_sent.update(total, now)
-        flow = np.nan_to_num(amount)
+        flow = self._flow = known_or_zero(amount)
         evidence = Evidence(
             traffic_flows.sums(self._by_rack, flow), traffic_flows.sums(self._by_spine, flow),
-            self._sent.update(by_node, now), nic, self._rdma_sent.update(past, now), read, self._hangs,
-            {one.name: one for one in leaves}, self._nccl_flows(nic), self._rack, bool(self._racks),
+            self._members.add(read, self._sent.update(by_node, now), nic, self._rdma_sent.update(past, now)),
+            self._hangs, {one.name: one for one in leaves}, self._nccl_flows(nic), self._rack, bool(self._racks),
             FLOOR_BYTES_PER_SECOND)
         self._rows.keep([one.key for one in self._scopes] + [f"leaf/{one.name}" for one in leaves])
         found = [decide(one, number, evidence) for number, one in enumerate(self._scopes)]
-        slow = now - self._slow_at >= SLOW_SECONDS - 0.05 or len(self._keys) < LARGE
-        if slow:
-            self._slow_at = now
-            self._listed = self._talkers(flow), self._strangers(flow, peers, sent)
-        if peers is not None and slow:
-            self._latency.derive(peers, sent, received, self._pairs, self._tables["node"], now)
-        latency = self._latency.by_scope()
-        self._write(now, found, latency, leaves, read)
+        # Of a large table there are other ticks for it, as long as there are ticks between.
+        late = now - SLOW_SECONDS - 2 * LARGE_SECONDS
+        if not large or self._latency_at < late:
+            self._time(now, sent, received)
+            self._latency.medians()
+        if not large or self._listed_at < late:
+            self._list(now, sent)
+        self._write(now, found, self._latency.by_scope(), leaves, evidence.members)
         self._draw(now, flow, read, leaves)
+
+    def _list(self, now: float, sent: Floats | None = None) -> None:
+        """Find who talks most, by the last flows."""
+        self._listed_at = now
+        sent = self._rates(now)[0] if sent is None else sent
+        self._listed = self._talkers.update(
+            self._pairs, self._crosses_rack, self._flow, self._latency, (self._keys, self._peer), sent)
+
+    def _time(self, now: float, sent: Floats | None = None, received: Floats | None = None) -> None:
+        """Work out round trips and jitter."""
+        peers = self._tables.get("peer")
+        if peers is None:
+            return
+        self._latency_at = now
+        if sent is None or received is None:
+            sent, received = self._rates(now)
+        self._latency.derive(peers, sent, received, self._pairs, self._tables["node"], now)
 
     def _nccl_flows(self, nic: Floats) -> list[tuple[int, int, float]]:
         """(node, node or -1, bytes): what the NICs sent, spread over the channels; an estimate."""
@@ -281,7 +353,7 @@ class Traffic:
 
     def _write(
         self, now: float, found: list[Share], latency: Mapping[str, Floats], leaves: tuple[LeafPicture, ...],
-        read: NDArray[np.bool_],
+        told: Told,
     ) -> None:
         table = self._table
         values = np.full(table.columns.values.shape, np.nan)
@@ -289,11 +361,16 @@ class Traffic:
         index = table.spec.index
         stamps = self._stamps(leaves)
 
+        # Written at once at the end: there are thousands of cells, and each by itself is dear.
+        cells: list[tuple[int, int, float]] = []
+        gaps: list[tuple[int, int, int]] = []
+
         def put(row: int, name: str, value: float | None, reason: str = "") -> None:
             if value is None or value != value:
-                why[index[name], row] = intern(reason) if reason else Why.NOT_PROVIDED
+                if reason:
+                    gaps.append((index[name], row, intern(reason)))
             else:
-                values[index[name], row], why[index[name], row] = value, Why.KNOWN
+                cells.append((index[name], row, value))
 
         touched = []
         for number, (scope, share) in enumerate(zip(self._scopes, found, strict=True)):
@@ -307,9 +384,7 @@ class Traffic:
                 put(row, "predicted_cross_rack_ratio", ring.ratio, "" if self._racks else traffic.NO_RACK_MAP)
             else:
                 put(row, "predicted_cross_rack_ratio", None, "order of ranks not known")
-            for name, column in latency.items():
-                put(row, name, float(column[number]))
-            self._rows.say(scope.key, self._attrs(scope, share, better, said, read))
+            self._rows.say(scope.key, self._attrs(scope, share, better, said, told.read[number], self._loose[number]))
             touched.append((row, stamps["scopes"]))
         for one in leaves:
             row = self._rows.of.get(f"leaf/{one.name}")
@@ -338,6 +413,16 @@ class Traffic:
                 "unknown_ports": list(one.unknown_ports[:STRANGERS])}
             self._rows.say(f"leaf/{one.name}", attrs)
             touched.append((row, stamps.get(one.name, stamps["scopes"])))
+        if cells:
+            columns, rows, known = zip(*cells, strict=True)
+            values[columns, rows], why[columns, rows] = known, Why.KNOWN
+        if gaps:
+            columns, rows, reasons = zip(*gaps, strict=True)
+            why[columns, rows] = reasons
+        placed = np.array([self._rows.of.get(one.key, -1) for one in self._scopes], np.intp)
+        for name, figures in latency.items():
+            some = (placed >= 0) & ~np.isnan(figures)
+            values[index[name], placed[some]], why[index[name], placed[some]] = figures[some], Why.KNOWN
         table.columns.values[:], table.columns.why[:] = values, why
         for row, (read_at, interval) in touched:
             table.reads[row] += read_at != table.read_at[row]
@@ -359,18 +444,17 @@ class Traffic:
         return out
 
     def _attrs(
-        self, scope: Scope, share: Share, better: traffic.Ring | None, said: str, read: NDArray[np.bool_]
+        self, scope: Scope, share: Share, better: traffic.Ring | None, said: str, read: int, loose: str
     ) -> dict[str, Attr]:
         notes = list(share.notes)
-        loose = [self._nodes[node].name for node in scope.members[self._rack[scope.members] < 0].tolist()]
-        if loose and self._racks:
-            notes.append(f"in no rack: {', '.join(loose[:STRANGERS])}{' ...' if len(loose) > STRANGERS else ''}")
+        if loose:
+            notes.append(loose)
         if scope.kind == "fleet" and self._jobs is not None and len(self._jobs.names) > MOST_JOBS:
             notes.append(f"only the first {MOST_JOBS} jobs have a row")
         return {
             "kind": scope.kind, "name": scope.name, "definition": share.definition, "meter": share.meter,
             "why": share.why, "unreliable": list(share.unreliable), "notes": notes, "nodes": len(scope.members),
-            "nodes_read": int(read[scope.members].sum()), "order_by": said,
+            "nodes_read": read, "order_by": said,
             "better_order": list(better.order) if better else [],
             "better": f"{better.crossing} of {better.hops} hops would cross" if better else ""}
 
@@ -378,7 +462,7 @@ class Traffic:
         self, now: float, amount: Floats, read: NDArray[np.bool_], leaves: tuple[LeafPicture, ...]
     ) -> None:
         racks = len(self._racks)
-        whole = traffic_flows.rack_matrix(self._pairs, amount, self._rack, racks)
+        whole = traffic_flows.rack_matrix(self._codes, amount, racks)
         placed = self._rack >= 0
         nodes = np.bincount(self._rack[placed], minlength=racks)
         told = np.bincount(self._rack[placed & read], minlength=racks)
@@ -388,33 +472,6 @@ class Traffic:
             now, self._sentences(leaves, read), self._racks, np.where(seen, whole[:racks, :racks], np.nan), unplaced,
             nodes, told, *self._listed, self._meters(leaves, read), leaves, dict(self._rows.of),
             self._latency.worst_peer, self._peer)
-
-    def _talkers(self, amount: Floats) -> tuple[Talker, ...]:
-        worth = np.where(self._crosses_rack == 1, amount, 0.0)
-        order = _top(worth, TALKERS)
-        out = []
-        for pair in order.tolist():
-            source, target = int(self._pairs.source[pair]), int(self._pairs.target[pair])
-            rtt, jitter = self._latency.of(source, target)
-            out.append(Talker(source, target, self._nodes[source].rack, self._nodes[target].rack, float(worth[pair]),
-                              rtt, jitter))
-        return tuple(out)
-
-    def _strangers(self, amount: Floats, peers: Table | None, sent: Floats) -> tuple[tuple[str, float], ...]:
-        """What is in no rack: addresses of no node by themselves, and nodes that the map leaves out."""
-        total: dict[str, float] = {}
-        if peers is not None and len(self._peer):
-            far = np.where(self._peer == len(self._nodes), np.nan_to_num(sent), 0.0)
-            outside = np.flatnonzero(far > 0)
-            names, place = np.unique(np.array(self._keys, object)[outside].astype(str), return_inverse=True)
-            each = traffic_flows.total(place.reshape(-1), far[outside], len(names))
-            total = dict(zip(names.tolist(), each.tolist(), strict=True))
-        loose = np.flatnonzero(self._rack < 0)
-        if len(loose) and self._racks:
-            moved = traffic_flows.total(self._pairs.source, amount, len(self._nodes) + 1)
-            moved += traffic_flows.total(self._pairs.target, amount, len(self._nodes) + 1)
-            total.update((self._nodes[node].name, float(moved[node])) for node in loose.tolist() if moved[node] > 0)
-        return tuple(sorted(total.items(), key=lambda one: (-one[1], one[0]))[:STRANGERS])
 
     def _meters(self, leaves: tuple[LeafPicture, ...], read: NDArray[np.bool_]) -> tuple[Meter, ...]:
         count = len(self._nodes)
@@ -448,35 +505,6 @@ class Traffic:
         return tuple(out)
 
 
-class _Mean:
-    """A running mean over about :data:`MEAN_SECONDS`, from its first value on. What is unknown now is unknown."""
-
-    def __init__(self) -> None:
-        self._value = np.empty(0)
-        self._at = float("-inf")
-
-    def update(self, values: Floats, now: float) -> Floats:
-        """Take new values in; returns the mean."""
-        if len(values) != len(self._value):
-            self._value = np.full(len(values), np.nan)
-        part = 1 - math.exp(-max(now - self._at, 0.0) / MEAN_SECONDS)
-        self._at = now
-        self._value = np.where(np.isnan(self._value), values, self._value + part * (values - self._value))
-        return self._value
-
-    def move(self, before: NDArray[np.intp], after: NDArray[np.intp], anew: NDArray[np.intp]) -> None:
-        """The places are others now; all are codes, two of them sorted. Those of *anew* begin with their next value."""
-        old, self._value = self._value, np.full(len(after), np.nan)
-        if len(old) == len(before) and len(old):
-            place = np.minimum(np.searchsorted(before, after), len(before) - 1)
-            same = (before[place] == after) & ~np.isin(after, anew)
-            self._value[same] = old[place[same]]
-
-
-def _codes(pairs: traffic_flows.Pairs) -> NDArray[np.intp]:
-    return pairs.source * (pairs.nodes + 1) + pairs.target
-
-
 def _left(before: traffic_flows.Pairs, after: traffic_flows.Pairs) -> NDArray[np.intp]:
     """Codes of pairs that lost a row: its address is known to be another node's, so its bytes were never theirs."""
     if not len(before.rows):
@@ -485,16 +513,9 @@ def _left(before: traffic_flows.Pairs, after: traffic_flows.Pairs) -> NDArray[np
     gone = []
     for old, new in ((before.sends, after.sends), (before.receives, after.receives)):
         was, now = np.full(size, -1, np.intp), np.full(size, -1, np.intp)
-        was[before.rows], now[after.rows] = _codes(before)[old], _codes(after)[new]
+        was[before.rows], now[after.rows] = before.codes[old], after.codes[new]
         gone.append(was[(was >= 0) & (was != now)])
     return np.unique(np.concatenate(gone))
-
-
-def _top(worth: Floats, most: int) -> NDArray[np.intp]:
-    """Positions of the largest positive values, largest first."""
-    some = np.argpartition(-worth, most)[:most] if len(worth) > most else np.arange(len(worth))
-    some = some[worth[some] > 0]
-    return some[np.lexsort((some, -worth[some]))]
 
 
 def _spellings(nodes: Sequence[NodeInfo]) -> dict[str, int]:

@@ -190,7 +190,12 @@ def lean(source: str) -> str:
     """Return *source* without its docstrings and the lines that are comments; the others keep their numbers."""
     lines = source.splitlines(keepends=True)
     inside: set[int] = set()
-    for node in ast.walk(ast.parse(source)):
+    todo: list[ast.AST] = [ast.parse(source)]
+    while todo:
+        node = todo.pop()
+        # What stands on one line has nothing in it that takes several: most of a module need not be looked at.
+        todo.extend(one for one in ast.iter_child_nodes(node)
+                    if getattr(one, "lineno", 0) != getattr(one, "end_lineno", 1))
         if isinstance(node, ast.Constant | ast.JoinedStr) and node.end_lineno != node.lineno:
             inside.update(range(node.lineno, node.end_lineno or node.lineno))
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):

@@ -50,7 +50,8 @@ class TablePart(msgspec.Struct, frozen=True, gc=False):
 class GroupPart(msgspec.Struct, frozen=True, gc=False):
     """A group's part: ``t`` is the node's monotonic time of the reading, ``ms`` what it took, ``iv`` the interval."""
 
-    t: float
+    t: float = 0.0
+    """Left out of a group that has nothing to read and has said so before: it is as new as the frame."""
     iv: float = 0.0
     """0: that of before, of a reading that is an old one."""
     iw: float = 0.0

@@ -189,17 +189,16 @@ class Session:
         return self._meter.read()
 
     def request(self, request: Request) -> None:
-        """Pass a request on to its node's probe, or to all nodes and devices; ``detail`` to a device, or a node's BMC.
+        """Pass a request on to its node's probe and BMC, to a device, or to all nodes and devices.
 
         That GPUs are to be let go (``release``) holds over reconnects, until they are taken again (``take``); other
         sessions of this operator do the same.
         """
         what = request.body.get("do")
+        if what in {"detail", "full", "now", "retry"}:
+            self._ask_devices(request)
         if what == "detail":
-            self._look_closely(request)
             return
-        if request.node is None and self._devices is not None:
-            self._devices.request(None, request.body)
         if what not in ("release", "take") or request.body.get("group", "gpu") != "gpu":
             self._fleet.request(request)
             return
@@ -210,14 +209,18 @@ class Session:
             if self.plan.released is not None:
                 self._keep(asyncio.to_thread(self.plan.released.note, name, at))
 
-    def _look_closely(self, request: Request) -> None:
-        """Somebody looks at a node, or at a device: what says most of it reads all it has, for a while."""
+    def _ask_devices(self, request: Request) -> None:
+        """Ask the device, or the BMC of the node; all of them where it is about no one in particular.
+
+        ``detail``: it reads all it has, for a while. Else it is read as soon as it can bear, whatever it waits for.
+        """
         owners = self.core.store.owners
         if self._devices is None:
             return
+        body = {"do": "now"} if request.body.get("do") == "full" else request.body
         for number in range(owners.first_device, owners.first_feed):
-            if request.node in {number, owners.host[number]}:
-                self._devices.request(number, request.body)
+            if request.node is None or request.node in {number, owners.host[number]}:
+                self._devices.request(number, body)
 
     def _hold(self, number: int, at: float | None) -> None:
         name = self.plan.inventory.nodes[number].name

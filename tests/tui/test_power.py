@@ -194,6 +194,15 @@ async def test_somebody_who_looks_has_the_device_say_all_it_has(source: PowerSou
         assert len(source.asked) == 1
 
 
+async def test_u_asks_the_pdu_of_the_feed(source: PowerSource) -> None:
+    async with console(source, (160, 50)) as (app, pilot):
+        await pilot.press("6", "u")
+        await settle(pilot)
+        asked = [one for one in source.asked if one.body["do"] == "full"]
+        assert [one.node for one in asked] == [source.core.store.owners.number("pdu", "pdu-a")]
+        assert "asked pdu-a for a reading" in text(app)
+
+
 async def test_enter_shows_the_nodes_of_the_feed_and_their_page_has_their_power(source: PowerSource) -> None:
     async with console(source, (160, 60)) as (app, pilot):
         await pilot.press("6", "enter")

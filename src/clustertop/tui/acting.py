@@ -274,9 +274,13 @@ class Acting(App[int]):
             self.say("copied: " + text.replace("\n", " "))
 
     def action_full_reading(self) -> None:
-        """Ask the node for a full frame."""
-        node = self.panes[self.front].node()
-        if node is not None:
+        """Ask the node for a full frame, and its BMC for a reading; of a feed, its PDU."""
+        node, picture = self.panes[self.front].node(), self.picture
+        device = self.panes[self.front].devices_of()
+        if node is None and device is not None and picture is not None:
+            self.source.request(Request(device, {"do": "full"}))
+            self.say(f"asked {picture.view.owners[device].name} for a reading, as soon as it can bear one")
+        elif node is not None:
             self.source.request(Request(node, {"do": "full"}))
             self.say(f"asked {self.atlas.names[node]} for a full reading")
         else:

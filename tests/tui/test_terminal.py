@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import inspect
 import os
 import pty
 import select
@@ -11,11 +12,14 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from clustertop.tui import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -134,3 +138,31 @@ def test_a_terminal_that_goes_away_ends_it_within_two_seconds(child: Child) -> N
     began = time.monotonic()
     assert child.process.wait(2.5) != 0
     assert time.monotonic() - began < 2.5
+
+
+def test_a_thread_that_still_reads_keys_is_ended() -> None:
+    class Driver:
+        """As Textual's, when the app has ended without stopping it."""
+
+        def __init__(self) -> None:
+            self.exit_event = threading.Event()
+            self._key_thread = threading.Thread(target=self.read, daemon=True)
+            self._key_thread.start()
+
+        def read(self) -> None:
+            while not self.exit_event.wait(0.01):
+                pass
+
+    driver = Driver()
+    terminal.end_input(driver)
+    assert not driver._key_thread.is_alive()
+    terminal.end_input(driver)
+    terminal.end_input(None)
+
+
+def test_the_driver_has_what_is_ended_there() -> None:
+    from textual.drivers.linux_driver import LinuxDriver
+
+    source = inspect.getsource(LinuxDriver)
+    assert "self._key_thread = Thread(" in source
+    assert "while not self.exit_event.is_set()" in source

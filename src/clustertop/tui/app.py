@@ -439,7 +439,10 @@ async def run_console(
         source, theme_name=theme, refresh_seconds=refresh_seconds,
         ascii_only=not utf8_locale() if ascii is None else ascii, mouse=mouse, bell=bell)
     with terminal.Guard(app.exit) as guard:
-        result = await app.run_async(mouse=mouse)
+        try:
+            result = await app.run_async(mouse=mouse)
+        finally:
+            terminal.end_input(app._driver)
         guard.left()
     with contextlib.suppress(AttributeError):
         if result is None:

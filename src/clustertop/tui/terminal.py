@@ -110,6 +110,17 @@ class Guard:
         atexit.unregister(self.restore)
 
 
+def end_input(driver: object) -> None:
+    """End the thread that reads keys, where the app did not come to do so.
+
+    It would hold the process for ever, and on a terminal that is gone it reads nothing without end.
+    """
+    thread, over = getattr(driver, "_key_thread", None), getattr(driver, "exit_event", None)
+    if isinstance(thread, threading.Thread) and isinstance(over, threading.Event) and thread.is_alive():
+        over.set()
+        thread.join(GRACE_SECONDS)
+
+
 def lost(fd: int = 0) -> bool:
     """Whether the terminal behind *fd* has gone away. A plain file or a pipe that has data is not lost."""
     poll = select.poll()

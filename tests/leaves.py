@@ -27,6 +27,7 @@ from clustertop.inventory import Inventory
 from clustertop.model import NodeInfo
 from clustertop.places import Device, Site, SshSwitch
 from clustertop.plan import Plan
+from clustertop.poll import devices
 from clustertop.poll.fleet import Fleet
 from clustertop.record import Recorder, Recording, play
 from clustertop.replay import replay_core
@@ -311,7 +312,7 @@ class Steady:
 
 async def steady(settings: PollSettings, folder: Path, traffic: Traffic) -> dict[str, Any]:
     """The same traffic all the time, and what sockets and uplinks say of it; replays of it with a NIC that differs."""
-    session.Devices = functools.partial(session.Devices, least_interval_seconds=1.0)  # type: ignore[misc,assignment]
+    devices.Devices = functools.partial(devices.Devices, least_interval_seconds=1.0)  # type: ignore[misc,assignment]
     flight = folder / "steady.ct"
     made = plan(settings, 2.0, switches=True)
     flows = Steady(traffic)

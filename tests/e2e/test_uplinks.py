@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clustertop import plain, session
+from clustertop import plain
 from clustertop.commands.common import load_plan
 from clustertop.model import LinkState
-from clustertop.poll import switch_readers
+from clustertop.poll import devices, switch_readers
 from clustertop.record import Recorder, Recording
 from clustertop.replay import transitions
 from clustertop.session import Session
@@ -52,7 +52,7 @@ FLOWS = {"leaf1": ({1: 4e6, 2: 4e6, 49: 0.5e6}, {1: 0.2e6, 2: 0.3e6, 49: 2e6}),
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Devices may be asked once a second."""
-    monkeypatch.setattr(session, "Devices", functools.partial(session.Devices, least_interval_seconds=1.0))
+    monkeypatch.setattr(devices, "Devices", functools.partial(devices.Devices, least_interval_seconds=1.0))
 
 
 def planned(folder: Path, text: str, interval: float) -> Plan:

@@ -26,4 +26,4 @@ def test_they_are_not_read_where_the_configuration_says_so() -> None:
     args = probe_args(settings, "n")
     assert "sockets" not in args["every"]  # type: ignore[operator]
     names = [runner.name for runner in loop.Probe(args)._runners]
-    assert names == [name for name in loop.GROUPS if name != "sockets"]
+    assert names == [name for name in loop.GROUPS if name != "sockets" and name not in loop.ON_REQUEST]

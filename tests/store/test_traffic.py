@@ -292,6 +292,47 @@ def test_an_uplink_that_was_up_is_down_and_one_that_never_was_is_not() -> None:
     assert rig.value("leaf/l1", "uplinks_down") == 0.0
 
 
+def test_a_down_uplink_that_is_no_longer_listed_has_not_come_up() -> None:
+    rig = leaf_rig()
+    rig.switch("l1", "e1", "host", 100 * MEGA, 0.0)
+    rig.switch("l1", "e2", "uplink", 0.0, 10 * MEGA)
+    rig.switch("l1", "e3", "uplink", 0.0, 10 * MEGA)
+    rig.tick()
+    rig.switch("l1", "e3", "uplink", None, None, up=0.0)
+    rig.tick()
+    rig.gone("l1", "e3")
+    picture = rig.tick()
+    assert rig.value("leaf/l1", "uplinks_down") is None
+    assert rig.why("leaf/l1", "uplinks_down") == "it is not known whether e3 is still down"
+    leaf = picture.leaf("l1")
+    assert leaf is not None
+    assert leaf.ratio == pytest.approx(0.1), "the share is of the ports that are there"
+    rig.switch("l1", "e3", "uplink", 0.0, 10 * MEGA)
+    rig.tick()
+    assert rig.value("leaf/l1", "uplinks_down") == 0.0
+
+
+def test_what_one_uplink_does_not_tell_is_no_zero_of_the_leaf() -> None:
+    rig = leaf_rig()
+    rig.switch("l1", "e1", "host", 100 * MEGA, 0.0)
+    rig.switch("l1", "e2", "uplink", 0.0, 10 * MEGA, discards_per_second=0.0, pause_frames_per_second=0.0)
+    rig.switch("l1", "e3", "uplink", 0.0, 10 * MEGA, discards_per_second=math.nan, pause_frames_per_second=4.0)
+    rig.tick()
+    assert rig.value("leaf/l1", "uplink_discards_per_second") is None
+    assert rig.value("leaf/l1", "uplink_pause_frames_per_second") == 4.0
+    rig.switch("l1", "e2", "uplink", 0.0, 10 * MEGA, discards_per_second=30.0, pause_frames_per_second=0.0)
+    rig.tick()
+    assert rig.value("leaf/l1", "uplink_discards_per_second") == 30.0, "at least that much"
+
+
+def test_of_an_uplink_whose_one_way_is_unknown_the_load_is_unknown() -> None:
+    rig = leaf_rig()
+    rig.switch("l1", "e1", "host", 100 * MEGA, 0.0)
+    rig.switch("l1", "e2", "uplink", None, 1000 * MEGA)
+    rig.tick()
+    assert rig.value("leaf/l1", "uplink_load_ratio") is None
+
+
 def test_rails_cross_racks_without_a_spine() -> None:
     rig = Rig(nodes(TWO_RACKS, leaves=("rail1", "rail2")))
     for name in "abcd":

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import pytest
 
+from clustertop import plain_site
 from clustertop.model import LinkState, NodeInfo, OwnCost, Request
 from clustertop.places import Feed, Supply
 from clustertop.tui import power
@@ -244,6 +245,27 @@ async def test_it_fits_every_size_also_in_ascii(source: PowerSource, size: tuple
         assert all(line.isascii() for line in shown)
         assert "20.0/32 A" in row(shown, "r1-A")
         assert any("####" in line for line in shown)
+
+
+class TestLimits:
+    def test_a_share_is_held_against_the_limits_of_its_own_feed(self, source: PowerSource) -> None:
+        table = source.feeds
+        a = next(row for row, attrs in enumerate(table.attrs) if attrs["name"] == "r1-A")
+        assert power.limits(table, a) == pytest.approx((0.8, 0.875))
+        table.values[table.spec.index["warning_amps"], a] = 16.0
+        table.values[table.spec.index["critical_amps"], a] = 24.0
+        assert power.limits(table, a) == (0.5, 0.75)
+        assert power.level(20 / 32, power.limits(table, a)) == "warning"
+        assert power.bar(ASCII, 0.25, 20, power.limits(table, a)) == "#####     |    |    "
+        assert power.marks(table, a, "failover_ratio") == (0.5, 1.0), "alone it may go up to its rating, as the rule has it"
+
+    def test_when_a_warning_is_due_is_said_by_its_share(self, source: PowerSource) -> None:
+        table = source.feeds
+        a = next(row for row, attrs in enumerate(table.attrs) if attrs["name"] == "r1-A")
+        table.values[table.spec.index["to_warning_seconds"], a] = 300.0
+        assert plain_site.outlook(table, a)[0].startswith("80 % in 5 min")
+        table.values[table.spec.index["warning_amps"], a] = 16.0
+        assert plain_site.outlook(table, a)[0].startswith("50 % in 5 min")
 
 
 class TestBars:

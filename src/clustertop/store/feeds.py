@@ -295,7 +295,7 @@ class Feeds:
         # No PDU is named: the power of what hangs on it, over its voltage.
         guess = ~self._metered
         with np.errstate(invalid="ignore", divide="ignore"):
-            guessed = estimate.watts / (self._volts * self._lines)
+            guessed = power.estimated_amps(estimate.watts, self._volts * self._lines)
         amps, watts = np.where(guess, guessed, amps), np.where(guess, estimate.watts, watts)
         at, interval = np.where(guess, estimate.read_at, at), np.where(guess, estimate.interval, interval)
         bound = np.where(guess, estimate.lower_bound | self._polyphase, bound)

@@ -90,10 +90,13 @@ class Leaves:
 
     def _join(self, ports: Table) -> None:
         before, self._leaves = self._leaves, {}
-        for row in np.flatnonzero(ports.present[: ports.rows]).tolist():
+        for row in range(ports.rows):
             attrs = ports.attrs[row]
             owner = self._owners[int(ports.node[row])]
             name = str(attrs.get("leaf") or getattr(owner, "leaf", "") or owner.name)
+            # An uplink that was down and is no longer listed has not come up.
+            if not ports.present[row] and (name not in before or row not in before[name].was_down):
+                continue
             meter = "fabric" if getattr(owner, "kind", "") == "fabric" else "uplinks"
             known = self._leaves.get(name)
             if known is None:
@@ -125,21 +128,19 @@ class Leaves:
                 leaf.was_up.add(row)
                 leaf.was_down.discard(row)
             if role == UPLINK:
-                load = cell("load_ratio", row)
-                if load is None and speed and (into is not None or out is not None):
-                    load = max(into or 0.0, out or 0.0) * 8 / speed
                 links.append(Uplink(
-                    label, str(attrs.get("peer") or ""), None if up is None else up == 1, None if up == 0 else load,
-                    out, cell("discards_per_second", row), cell("pause_frames_per_second", row),
+                    label, str(attrs.get("peer") or ""), None if up is None else up == 1, cell("load_ratio", row), out,
+                    cell("discards_per_second", row), cell("pause_frames_per_second", row),
                     str(attrs.get("role_by") or "")))
                 if up == 0 and row in leaf.was_up:
                     down.append(label)
                     leaf.was_down.add(row)
                 elif up is None and row in leaf.was_down:
                     doubtful.append(label)
-            if up != 0 and role != PEER:
+            if up != 0 and role != PEER and ports.present[row]:
                 live.append(LeafPort(label, role, into, out, speed))
         found = leaf_share(live)
+        carrying = [one for one in links if one.up is not False]
         loads = {one.name: one.load for one in links if one.load is not None}
         busiest = max(loads, key=lambda one: loads[one], default="")
         why = found.why if any(fresh[row] for row in leaf.rows) else NO_READING
@@ -147,8 +148,8 @@ class Leaves:
             why = ALL_DOWN
         return LeafPicture(
             name, leaf.meter, None if why else found.ratio, found.host_in, found.uplink_out, tuple(links),
-            loads.get(busiest), _imbalance(live), _sum(one.discards_per_second for one in links),
-            _sum(one.pause_frames_per_second for one in links), tuple(down), found.unknown_ports, why, busiest,
+            loads.get(busiest), _imbalance(live), _sum(one.discards_per_second for one in carrying),
+            _sum(one.pause_frames_per_second for one in carrying), tuple(down), found.unknown_ports, why, busiest,
             tuple(doubtful))
 
 
@@ -169,6 +170,7 @@ def _unread(name: str) -> LeafPicture:
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    """The sum of what is known; None where nothing is."""
-    known = [value for value in values if value is not None]
-    return float(sum(known)) if known else None
+    """The sum of what is known, at least so much; None where nothing is, or only zeros are beside what is not."""
+    every = list(values)
+    known = [value for value in every if value is not None]
+    return float(sum(known)) if any(known) or (known and len(known) == len(every)) else None

@@ -11,6 +11,7 @@ import numpy as np
 from clustertop.clock import local_minute
 from clustertop.jobs import job_lines
 from clustertop.model import LinkState, Severity, Why
+from clustertop.plain_site import judged
 from clustertop.quantity import duration
 from clustertop.signals import gpu as gpus
 from clustertop.signals import host
@@ -222,6 +223,13 @@ class Picture:
             if extra:
                 own |= np.array([term in text for text in extra], np.bool_)
             out &= found[rows.node] | own
+        return out
+
+    @cached_property
+    def feed_states(self) -> NDArray[np.int8]:
+        """[feeds] severity, or UNKNOWN where nothing can be held against a limit."""
+        out = self.severity("feed").astype(np.int8)
+        out[(out == OK) & ~judged(self.view)] = UNKNOWN
         return out
 
     @cached_property

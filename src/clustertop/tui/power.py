@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clustertop.model import LinkState
-from clustertop.plain_site import amps_text, judged, outlook
+from clustertop.plain_site import amps_text, outlook
 from clustertop.plain_site import order as least_headroom_first
 from clustertop.quantity import duration, quantity
 from clustertop.signals import bmc
+from clustertop.signals.power import CRITICAL_RATIO, WARNING_RATIO
 from clustertop.store.view import FRESH, STALE
 from clustertop.tui.cells import explained, pairs, severity, title, value
-from clustertop.tui.picture import OK, RANK, UNKNOWN
+from clustertop.tui.picture import RANK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from clustertop.tui.picture import Picture
     from clustertop.tui.widgets.lines import Line, Span
 
-WARN_RATIO, CRIT_RATIO = 0.8, 0.875
-"""Where a bar has its marks; each feed's own limits stand beside it."""
+USUAL = (WARNING_RATIO, CRITICAL_RATIO)
+"""Where a bar has its marks, of a breaker that has no limits of its own."""
 MOST_PARTS, MOST_NODES, MOST_SENSORS = 60, 64, 200
 _FULL, _HALF = "\u28ff", "\u2847"
 
@@ -43,20 +44,28 @@ def name_of(picture: Picture, row: int) -> str:
     return picture.view.owners[int(picture.view["feed"].node[row])].name
 
 
-def feed_states(picture: Picture) -> NDArray[np.int8]:
-    """[feeds] severity, or UNKNOWN where nothing can be held against a limit."""
-    out = picture.severity("feed").astype(np.int8)
-    out[(out == OK) & ~judged(picture.view)] = UNKNOWN
-    return out
-
-
 def order(picture: Picture) -> NDArray[np.intp]:
     """Rows with the least headroom first; the feeds of a pair stand one below the other."""
-    return least_headroom_first(picture.view, RANK[feed_states(picture)].astype(float))
+    return least_headroom_first(picture.view, RANK[picture.feed_states].astype(float))
 
 
-def bar(glyphs: Glyphs, ratio: float | None, width: int) -> str:
-    """A breaker of *width* cells up to its rating, marked at 80 and 87.5 %; ``>`` at its end: above the rating."""
+def limits(table: TableView, row: int) -> tuple[float, float]:
+    """Of a feed's rating: from where a warning is due, and from where it is critical; the usual ones where unknown."""
+    rating = table.value("rating_amps", row)
+    own = (table.value("warning_amps", row), table.value("critical_amps", row))
+    if not rating:
+        return USUAL
+    return (USUAL[0] if own[0] is None else own[0] / rating, USUAL[1] if own[1] is None else own[1] / rating)
+
+
+def marks(table: TableView, row: int, column: str) -> tuple[float, float]:
+    """What a share of a feed is held against: its limits; of what it would carry alone, the warning and its rating."""
+    warning, critical = limits(table, row)
+    return (warning, 1.0) if column == "failover_ratio" else (warning, critical)
+
+
+def bar(glyphs: Glyphs, ratio: float | None, width: int, at: tuple[float, float] = USUAL) -> str:
+    """A breaker of *width* cells up to its rating, marked at its limits; ``>`` at its end: above the rating."""
     if ratio is None or ratio != ratio:
         cells = [" "] * width
     else:
@@ -65,18 +74,18 @@ def bar(glyphs: Glyphs, ratio: float | None, width: int) -> str:
         whole = int(filled)
         cells = [full] * whole + ([half] if filled - whole >= 0.5 else [])
         cells += [" "] * (width - len(cells))
-    for mark in (WARN_RATIO, CRIT_RATIO):
+    for mark in at:
         cells[min(int(mark * width), width - 1)] = "|"
     if ratio is not None and ratio > 1.0:
         cells[-1] = ">"
     return "".join(cells[:width])
 
 
-def level(ratio: float | None) -> str:
+def level(ratio: float | None, at: tuple[float, float] = USUAL) -> str:
     """The style of a share of a breaker."""
     if ratio is None or ratio != ratio:
         return "unknown"
-    return "critical" if ratio >= CRIT_RATIO else "warning" if ratio >= WARN_RATIO else "ok"
+    return "critical" if ratio >= at[1] else "warning" if ratio >= at[0] else "ok"
 
 
 def amps_words(table: TableView, row: int) -> Span:
@@ -244,10 +253,10 @@ def node_lines(picture: Picture, node: int, glyphs: Glyphs, wide: int) -> list[L
     feeds = picture.view["feed"]
     for row in range(len(feeds)):
         if name in feed_of(picture, row).nodes:
-            share = feeds.value("share_ratio", row)
+            share, at = feeds.value("share_ratio", row), limits(feeds, row)
             out.append((
                 (f"   feed {glyphs.fit(name_of(picture, row), 14)} ", "text"),
-                (bar(glyphs, share, 20), level(share)), (f" {amps_words(feeds, row)[0]:>16}", "text"),
+                (bar(glyphs, share, 20, at), level(share, at)), (f" {amps_words(feeds, row)[0]:>16}", "text"),
                 (f"  {outlook(feeds, row)[0]}", outlook(feeds, row)[1])))
     out += _bmc(picture, node, glyphs, wide)
     return [title(" Power"), *out] if out else []

@@ -33,7 +33,7 @@ class PowerPane(Pane):
     def __init__(self, look: Look, *, id: str = "power") -> None:  # noqa: A002
         super().__init__(look, id=id)
         columns: tuple[Column[Picture], ...] = (
-            Column("state", 9, lambda p, r: severity(look.glyphs, int(power.feed_states(p)[r])),
+            Column("state", 9, lambda p, r: severity(look.glyphs, int(p.feed_states[r])),
                    lambda p: p.severity("feed").astype(float), "<"),
             Column("feed", 12, self._called, lambda p: [power.name_of(p, r) for r in range(len(p.view["feed"]))], "<",
                    down=False),
@@ -81,7 +81,8 @@ class PowerPane(Pane):
         if ratio is None:
             return (f"? {table.reason(column, row)}" if table.attrs[row].get("pair") or column == "share_ratio"
                     else "no pair", "unknown" if column == "share_ratio" else "muted")
-        return (power.bar(self.look.glyphs, ratio, 20), power.level(ratio))
+        marks = power.marks(table, row, column)
+        return (power.bar(self.look.glyphs, ratio, 20, marks), power.level(ratio, marks))
 
     def _share(self, picture: Picture, row: int, column: str) -> Span:
         table = picture.view["feed"]
@@ -89,7 +90,7 @@ class PowerPane(Pane):
         if ratio is None:
             paired = column == "share_ratio" or table.attrs[row].get("pair")
             return value(table, column, row) if paired else ("-", "muted")
-        return (quantity(ratio, "ratio"), power.level(ratio))
+        return (quantity(ratio, "ratio"), power.level(ratio, power.marks(table, row, column)))
 
     def _trend(self, picture: Picture, row: int) -> str:
         return power.trend(picture, row, 12, self.look.glyphs)
@@ -107,7 +108,7 @@ class PowerPane(Pane):
         self.split(self.lower, 2, 14, 60)
         shown = picture.shown_feeds
         rows = power.order(picture)
-        states = power.feed_states(picture)
+        states = picture.feed_states
         rows = rows[shown[rows]] if self.all else rows[shown[rows] & (states[rows] > 0)]
         self.head.put([self._totals(picture)])
         names = max((len(power.name_of(picture, row)) for row in rows.tolist()), default=8)
@@ -117,7 +118,7 @@ class PowerPane(Pane):
 
     def _totals(self, picture: Picture) -> Line:
         table, devices = picture.view["feed"], picture.view["device"]
-        states = power.feed_states(picture)
+        states = picture.feed_states
         count = {state: int((states == state).sum()) for state in (CRITICAL, WARNING, UNKNOWN)}
         watts = table.col("watts")
         known = ~np.isnan(watts)

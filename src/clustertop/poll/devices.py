@@ -19,6 +19,7 @@ from clustertop.model import LinkEvent, LinkState
 from clustertop.poll.device_frames import encoded, frame
 from clustertop.poll.fleet import raise_descriptor_limit
 from clustertop.poll.readers import Reader, Told, reader_of
+from clustertop.poll.tasks import Tasks
 from clustertop.sources.care import MOST_SECONDS, growing
 from clustertop.sources.ipmi import IpmiTarget
 from clustertop.sources.redfish import RedfishTarget
@@ -255,12 +256,14 @@ class Devices:
         self._rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
         self._make = make or reader_of
         self._least = least_interval_seconds
-        self._tasks: list[asyncio.Task[None]] = []
-        self._closing = False
+        self._tasks = Tasks(first_owner, sink, clock)
         self.links: list[DeviceLink] = []
         """One per device, in their order."""
-        self.bugs: list[BaseException] = []
+
+    @property
+    def bugs(self) -> list[BaseException]:
         """Errors of our own that ended a device's task. The first one is raised when the block is left."""
+        return self._tasks.bugs
 
     async def __aenter__(self) -> Self:
         """Start. Raises DescriptorLimitError."""
@@ -277,9 +280,7 @@ class Devices:
             self.links.append(link)
             spread = min(interval, START_SPREAD_SECONDS * len(self._devices))
             delay = self._rng.uniform(0.0, spread) if len(self._devices) > 1 else 0.0
-            task = asyncio.create_task(link.run(delay), name=f"{device.kind} {device.name}")
-            task.add_done_callback(self._ended)
-            self._tasks.append(task)
+            self._tasks.start(link.run(delay), f"{device.kind} {device.name}")
         return self
 
     async def __aexit__(
@@ -298,37 +299,19 @@ class Devices:
     @property
     def left(self) -> tuple[str, ...]:
         """Names of the devices that have not been let go of."""
-        return tuple(link.device.name for link, task in zip(self.links, self._tasks, strict=True) if not task.done())
+        tasks = self._tasks.all
+        return tuple(link.device.name for link, task in zip(self.links, tasks, strict=True) if not task.done())
 
     async def close(self) -> None:
         """Let go of every device, within ``CLOSE_SECONDS`` and a little. Safe to call more than once."""
-        self._closing = True
-        tasks = [task for task in self._tasks if not task.done()]
+        self._tasks.closing = True
         for seconds in (CLOSE_SECONDS, ABANDON_SECONDS):
-            for task in tasks:
-                task.cancel()
-            if tasks:
-                await asyncio.wait(tasks, timeout=seconds)
-            tasks = [task for task in tasks if not task.done()]
-        if tasks:
-            log.warning("%d devices could not be let go of in time", len(tasks))
+            await self._tasks.cancel(seconds)
+        if self._tasks.left:
+            log.warning("%d devices could not be let go of in time", len(self._tasks.left))
 
     def _maker(self, device: Device, interval: float) -> Callable[[], Reader]:
         return lambda: self._make(device, self._clock, self._rng, interval)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled():
-            return
-        bug = task.exception()
-        if bug is None:
-            return
-        # The other devices go on; this one says so, and the error is not lost.
-        self.bugs.append(bug)
-        index = self._tasks.index(task) if task in self._tasks else -1
-        if index >= 0 and not self._closing:
-            reason = clean(f"internal error of clustertop: {type(bug).__name__}: {bug}", REASON_LIMIT)
-            self._sink.on_link(LinkEvent(
-                self._first + index, self._clock.monotonic(), LinkState.PROBE_FAILED, "console", reason))
 
 
 def _address(access: object) -> tuple[str, str, int] | None:

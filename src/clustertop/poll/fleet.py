@@ -8,13 +8,12 @@ import random
 import resource
 from typing import TYPE_CHECKING, Self
 
-from clustertop.model import LOCAL_HOST, LinkEvent, LinkState
+from clustertop.model import LOCAL_HOST
 from clustertop.poll.inbox import Inbox
 from clustertop.poll.node import NodeLink, Sink
-from clustertop.text import clean
+from clustertop.poll.tasks import Tasks
 from clustertop.wire.local import LocalTransport
 from clustertop.wire.ssh import Dialer, SshTransport
-from clustertop.wire.transport import REASON_LIMIT, PollSettings, Transport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from clustertop.clock import Clock
     from clustertop.model import NodeInfo, Request
-    from clustertop.wire.transport import Receiver
+    from clustertop.wire.transport import PollSettings, Receiver, Transport
 
 CLOSE_SECONDS = 2.0
 JUMPS_CLOSE_SECONDS = 0.4
@@ -75,12 +74,14 @@ class Fleet:
         self._rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
         self._dialer: Dialer | None = None
         self._lax: Dialer | None = None
-        self._tasks: list[asyncio.Task[None]] = []
-        self._closing = False
+        self._tasks = Tasks(0, sink, clock)
         self.links: list[NodeLink] = []
         """One per node, in the inventory's order."""
-        self.bugs: list[BaseException] = []
+
+    @property
+    def bugs(self) -> list[BaseException]:
         """Errors of our own that ended a node's task. The first one is raised when the block is left."""
+        return self._tasks.bugs
 
     async def __aenter__(self) -> Self:
         """Start. Raises DescriptorLimitError."""
@@ -98,9 +99,7 @@ class Fleet:
             )
             self.links.append(link)
             delay = self._rng.uniform(0.0, spread) if len(self._nodes) > 1 else 0.0
-            task = asyncio.create_task(link.run(delay), name=f"node {node.name}")
-            task.add_done_callback(self._ended)
-            self._tasks.append(task)
+            self._tasks.start(link.run(delay), f"node {node.name}")
         return self
 
     async def __aexit__(
@@ -121,13 +120,9 @@ class Fleet:
 
     async def close(self) -> None:
         """Let go of every node within ``CLOSE_SECONDS`` in all. Safe to call more than once."""
-        self._closing = True
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS - JUMPS_CLOSE_SECONDS)
-        self._tasks = [task for task in self._tasks if not task.done()]
-        for task in self._tasks:
+        self._tasks.closing = True
+        await self._tasks.cancel(CLOSE_SECONDS - JUMPS_CLOSE_SECONDS)
+        for task in self._tasks.left:
             task.cancel()  # a second time: it gives up waiting for the goodbye
         dialers = self._dialers
         self._dialer = self._lax = None
@@ -158,20 +153,6 @@ class Fleet:
             return SshTransport(node, dialer, receiver, started, self._body)
 
         return make
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled():
-            return
-        bug = task.exception()
-        if bug is None:
-            return
-        # The other nodes go on; this one says so, and the error is not lost.
-        self.bugs.append(bug)
-        index = self._tasks.index(task) if task in self._tasks else -1
-        if index >= 0 and not self._closing:
-            reason = clean(f"internal error of clustertop: {type(bug).__name__}: {bug}", REASON_LIMIT)
-            event = LinkEvent(index, self._clock.monotonic(), LinkState.PROBE_FAILED, "console", reason)
-            self._sink.on_link(event)
 
 
 def raise_descriptor_limit(nodes: int, *, agent: bool = True) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pysnmp.proto.api import v2c
 
 from clustertop.clock import SystemClock
-from clustertop.model import LinkState, NodeInfo
+from clustertop.model import LOCAL_HOST, LinkState, NodeInfo
 from clustertop.places import Device, FabricHost, SshSwitch
 from clustertop.poll.devices import Devices
 from clustertop.poll.switch_readers import makers
@@ -20,6 +20,8 @@ from clustertop.sources.snmp_target import SnmpTarget
 from clustertop.wire.frame import Row, TablePart
 from clustertop.wire.ssh import Dialer
 from clustertop.wire.transport import PollSettings
+from fabric.sim import TWO_LEVELS
+from fabric.sim import running as fabric_running
 from fleets import Remember, until
 from netns import inside
 from snmp_fake import Fake, fake, table
@@ -256,3 +258,20 @@ def test_frames_count_from_the_last_full_one() -> None:
         with pytest.raises(ValueError, match="cells"):
             kept.take(bad, 9, 4)
     json.dumps(kept.of(0))
+
+
+async def test_a_fabric_that_this_machine_asks_itself_is_not_dialled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_dialer(node: NodeInfo) -> Dialer:
+        pytest.fail(f"{node.name} is this machine")
+
+    make = makers([NodeInfo("here", LOCAL_HOST)], (), no_dialer)["fabric"]
+    reader = make(Device("fabric", "fabric", FabricHost("here")), SystemClock(), random.Random(3), 10.0)
+    with fabric_running(TWO_LEVELS, "n1 mlx5_0", tmp_path) as sim:
+        for name, value in sim.environ.items():
+            monkeypatch.setenv(name, value)
+        told = await reader.read(0.0)
+    await reader.aclose()
+    assert (told.state, told.stage, told.reason) == (LinkState.UP, "answer", "")
+    rows = told.parts["fabric"].tb["uplink"].r
+    assert rows is not None
+    assert {row.a["leaf"] for row in rows} == {"torA", "torB"}

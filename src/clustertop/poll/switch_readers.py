@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clustertop.model import LinkState, NodeInfo
+from clustertop.model import LOCAL_HOST, LinkState, NodeInfo
 from clustertop.places import DEVICE_WORD, FabricHost, SshSwitch
 from clustertop.poll.readers import Reader, Told, agent_of, reader_of, snmp_told
 from clustertop.poll.switch_frames import FABRIC, SWITCH, switch_facts, uplink_part
 from clustertop.poll.switch_ssh import SshSwitchReader
-from clustertop.sources.fabric import Output
+from clustertop.sources.fabric import Output, run_here
 from clustertop.sources.fabric_reader import Adapter, FabricError, FabricReader
 from clustertop.sources.secret import SecretError
 from clustertop.sources.snmp import Agent, SnmpError
@@ -68,20 +68,21 @@ class SnmpSwitchReader(Reader):
         self._reader = None
 
 
-class SshFabricReader(Reader):
-    """A fabric, asked from one host over SSH.
+class HostFabricReader(Reader):
+    """A fabric, asked from one host: over SSH, or from this machine.
 
     Args:
-        runner: runs commands on the host.
+        runner: runs commands on the host; None: they run here.
         access: which adapter asks, and how patiently.
         clock: ours.
         interval_seconds: between two readings; the counters of one turn are read in half of it.
     """
 
-    def __init__(self, runner: SshRunner, access: FabricHost, clock: Clock, interval_seconds: float) -> None:
+    def __init__(self, runner: SshRunner | None, access: FabricHost, clock: Clock, interval_seconds: float) -> None:
         self._runner = runner
         self._reader = FabricReader(
-            over_ssh(runner), Adapter(access.ca, access.ca_port), clock, walk_seconds=access.timeout_seconds,
+            run_here if runner is None else over_ssh(runner), Adapter(access.ca, access.ca_port), clock,
+            walk_seconds=access.timeout_seconds,
             count_seconds=max(LEAST_COUNT_SECONDS, interval_seconds / 2))  # fmt: skip
 
     async def read(self, now: float) -> Told:
@@ -89,14 +90,15 @@ class SshFabricReader(Reader):
         try:
             reading = await self._reader.read()
         except FabricError as error:
-            failure = self._runner.failure
+            failure = self._runner.failure if self._runner is not None else None
             state, stage = (failure.state, failure.stage) if failure else (LinkState.PROBE_FAILED, "answer")
             return Told(state, stage, clean(str(error), REASON_LIMIT))
         return Told(LinkState.UP, "answer", parts={FABRIC: uplink_part(reading)}, facts=switch_facts(reading))
 
     async def aclose(self) -> None:
         """Let go of the connection."""
-        await self._runner.aclose()
+        if self._runner is not None:
+            await self._runner.aclose()
 
 
 def over_ssh(runner: SshRunner) -> Runner:
@@ -139,7 +141,8 @@ def makers(
         if not isinstance(access, FabricHost):
             raise ValueError(f"a {DEVICE_WORD[device.kind]} is not read by {type(access).__name__}")  # noqa: TRY004
         node = by_name.get(access.node) or NodeInfo(access.host, access.host, access.user, access.port)
-        return SshFabricReader(SshRunner(node, dialer_of(node)), access, clock, interval_seconds)
+        runner = None if node.host == LOCAL_HOST else SshRunner(node, dialer_of(node))
+        return HostFabricReader(runner, access, clock, interval_seconds)
 
     return {"switch": switch, "fabric": fabric}
 
@@ -161,4 +164,4 @@ def _patterns(device: Device, name: str) -> tuple[str, ...]:
     return tuple(map(str, told)) if isinstance(told, list | tuple) else ()
 
 
-__all__ = ["SnmpSwitchReader", "SshFabricReader", "makers", "over_ssh", "reader_maker"]
+__all__ = ["HostFabricReader", "SnmpSwitchReader", "makers", "over_ssh", "reader_maker"]

@@ -12,7 +12,7 @@ from clustertop.quantity import duration, quantity
 from clustertop.tui.alert_words import known_words, many, nodes_of, thing_words, what_words, where_words
 from clustertop.tui.cells import severity, title
 from clustertop.tui.explained import explained
-from clustertop.tui.panes.base import Pane
+from clustertop.tui.panes.base import ListPane
 from clustertop.tui.widgets.bars import Bar
 from clustertop.tui.widgets.table import Column, Document, Table
 
@@ -20,12 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from numpy.typing import NDArray
-    from textual.app import ComposeResult
 
     from clustertop.model import Alert, Transition
     from clustertop.tui.picture import Picture
     from clustertop.tui.source import Source
-    from clustertop.tui.widgets.heatmap import HeatMap
     from clustertop.tui.widgets.lines import Line, Look, Span
 
 KIND_STYLE = {"raised": "critical", "worsened": "critical", "remains": "critical", "spread": "warning",
@@ -66,10 +64,11 @@ class AlertTable(Table["Picture"]):
         return [line for head in super()._sort(picture, heads) for line in (head, *self.inside.get(head, ()))]
 
 
-class AlertsPane(Pane):
+class AlertsPane(ListPane):
     """The list, and below it one alert explained or the log."""
 
     TITLE: ClassVar[str] = "Alerts"
+    table: AlertTable
 
     def __init__(self, look: Look, source: Source, *, id: str = "alerts") -> None:  # noqa: A002
         super().__init__(look, id=id)
@@ -137,16 +136,6 @@ class AlertsPane(Pane):
         if entry.under is None:
             return entry.alert.id
         return (entry.alert.id, entry.alert.rule, entry.alert.thing.id)
-
-    def compose(self) -> ComposeResult:
-        """What is hidden, the list, the detail."""
-        yield self.head
-        yield self.table
-        yield self.lower
-
-    def parts(self) -> list[HeatMap | Table[Picture] | Document]:
-        """List and detail."""
-        return [self.table, self.lower]
 
     def draw(self) -> None:
         """Draw the list and what is below it."""
@@ -275,9 +264,8 @@ class AlertsPane(Pane):
 
     # -- what keys do --------------------------------------------------------------------------------------------
 
-    def on_table_moved(self, event: Table.Moved) -> None:
-        """Another alert: another detail."""
-        event.stop()
+    def row_moved(self) -> None:
+        """Another alert: another detail, from its start."""
         if not self.log_shown:
             self.lower.scroll_to(y=0, animate=False)
             self.draw_lower()
@@ -329,7 +317,3 @@ class AlertsPane(Pane):
         """The node of the alert; None where it is about many."""
         alert, picture = self.alert(), self.picture
         return None if alert is None or picture is None else picture.atlas.node_of.get(alert.thing.node)
-
-    def row_text(self) -> str:
-        """The alert as text."""
-        return self.table.row_text()

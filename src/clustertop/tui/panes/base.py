@@ -9,7 +9,10 @@ from textual.containers import Vertical
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from textual.app import ComposeResult
+
     from clustertop.tui.picture import Picture
+    from clustertop.tui.widgets.bars import Bar
     from clustertop.tui.widgets.heatmap import HeatMap
     from clustertop.tui.widgets.lines import Look
     from clustertop.tui.widgets.matrix import RackMatrix
@@ -71,3 +74,37 @@ class Pane(Vertical):
         tall = self.size.height
         lower.display = tall >= least
         lower.styles.height = min(max(tall // share, 5), most)
+
+
+class ListPane(Pane):
+    """Totals, a list, and below it everything about the row under the cursor."""
+
+    head: Bar
+    table: Table[Picture]
+    lower: Document
+
+    def compose(self) -> ComposeResult:
+        """Totals, list, detail."""
+        yield self.head
+        yield self.table
+        yield self.lower
+
+    def parts(self) -> list[HeatMap | Table[Picture] | Document]:
+        """List and detail."""
+        return [self.table, self.lower]
+
+    def draw_lower(self) -> None:
+        """Draw what is below the list."""
+
+    def row_moved(self) -> None:
+        """The cursor stands on another row: another detail."""
+        self.draw_lower()
+
+    def on_table_moved(self, event: Table.Moved) -> None:
+        """Another row."""
+        event.stop()
+        self.row_moved()
+
+    def row_text(self) -> str:
+        """The row as text."""
+        return self.table.row_text()

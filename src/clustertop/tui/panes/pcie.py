@@ -9,19 +9,16 @@ import numpy as np
 from clustertop.quantity import scaled
 from clustertop.tui import devices
 from clustertop.tui.devices import Judged
-from clustertop.tui.panes.base import Pane
+from clustertop.tui.panes.base import ListPane
 from clustertop.tui.widgets.bars import Bar
 from clustertop.tui.widgets.table import Column, Document, Table
 
 if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
     from clustertop.tui.picture import Picture
-    from clustertop.tui.widgets.heatmap import HeatMap
     from clustertop.tui.widgets.lines import Look, Span
 
 
-class PciePane(Pane):
+class PciePane(ListPane):
     """Devices with their totals above and the detail of one below."""
 
     TITLE: ClassVar[str] = "PCIe"
@@ -53,16 +50,6 @@ class PciePane(Pane):
         self.all = False
         self.lower.remake = self.draw_lower
         self.head.remake = self.draw
-
-    def compose(self) -> ComposeResult:
-        """Totals, devices, the detail of one."""
-        yield self.head
-        yield self.table
-        yield self.lower
-
-    def parts(self) -> list[HeatMap | Table[Picture] | Document]:
-        """Devices and detail."""
-        return [self.table, self.lower]
 
     def _what(self, picture: Picture, row: int) -> Span:
         word = devices.kind_word(picture, row)
@@ -98,11 +85,6 @@ class PciePane(Pane):
         row = self.table.row
         self.lower.show_lines([] if row is None else devices.device_lines(
             self.picture, row, self.look.glyphs, self.lower.wide))
-
-    def on_table_moved(self, event: Table.Moved) -> None:
-        """Another device: another detail."""
-        event.stop()
-        self.draw_lower()
 
     def _totals(self, judged: Judged) -> tuple[Span, ...]:
         narrow, slow = int(judged.narrow.sum()), int((judged.slow & ~judged.narrow).sum())
@@ -151,7 +133,3 @@ class PciePane(Pane):
         """The row in the GPU table of the device under the cursor; None where it is none."""
         row = self.table.row
         return None if row is None or self.picture is None else devices.gpu_of(self.picture, row)
-
-    def row_text(self) -> str:
-        """The row as text."""
-        return self.table.row_text()

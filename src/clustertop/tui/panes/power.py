@@ -10,22 +10,19 @@ from clustertop.plain_site import outlook
 from clustertop.quantity import quantity
 from clustertop.tui import power
 from clustertop.tui.cells import severity, value
-from clustertop.tui.panes.base import Pane
+from clustertop.tui.panes.base import ListPane
 from clustertop.tui.picture import CRITICAL, UNKNOWN, WARNING
 from clustertop.tui.widgets.bars import Bar
 from clustertop.tui.widgets.table import Column, Document, Table
 
 if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
     from clustertop.tui.picture import Picture
-    from clustertop.tui.widgets.heatmap import HeatMap
     from clustertop.tui.widgets.lines import Line, Look, Span
 
 SETUP = "no feed is configured: write [feeds.NAME] with rating_amps and nodes into the config (docs/power.md)"
 
 
-class PowerPane(Pane):
+class PowerPane(ListPane):
     """Feeds above, one of them below."""
 
     TITLE: ClassVar[str] = "Power"
@@ -61,16 +58,6 @@ class PowerPane(Pane):
         self.all = True
         self.lower.remake = self.draw_lower
         self.head.remake = self.draw
-
-    def compose(self) -> ComposeResult:
-        """Totals, feeds, one feed."""
-        yield self.head
-        yield self.table
-        yield self.lower
-
-    def parts(self) -> list[HeatMap | Table[Picture] | Document]:
-        """Feeds and detail."""
-        return [self.table, self.lower]
 
     def _called(self, picture: Picture, row: int) -> Span:
         return (power.name_of(picture, row), "title")
@@ -159,11 +146,6 @@ class PowerPane(Pane):
         self.lower.show_lines(
             [] if row is None else power.feed_lines(self.picture, row, self.look.glyphs, self.lower.wide))
 
-    def on_table_moved(self, event: Table.Moved) -> None:
-        """Another feed: another detail."""
-        event.stop()
-        self.draw_lower()
-
     def toggle_all(self) -> str:
         """All feeds, or those in trouble only."""
         self.all = not self.all
@@ -181,7 +163,3 @@ class PowerPane(Pane):
         if row is None or self.picture is None:
             return None
         return self.picture.view.of.number("pdu", power.feed_of(self.picture, row).pdu)
-
-    def row_text(self) -> str:
-        """The row as text."""
-        return self.table.row_text()

@@ -10,20 +10,18 @@ from clustertop.quantity import quantity
 from clustertop.signals import rdma
 from clustertop.tui import ports
 from clustertop.tui.cells import value
-from clustertop.tui.panes.base import Pane
+from clustertop.tui.panes.base import ListPane
 from clustertop.tui.widgets.bars import Bar
 from clustertop.tui.widgets.table import Column, Document, Table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from textual.app import ComposeResult
 
     from clustertop.tui.picture import Picture
-    from clustertop.tui.widgets.heatmap import HeatMap
     from clustertop.tui.widgets.lines import Look, Span
 
 
-class RdmaPane(Pane):
+class RdmaPane(ListPane):
     """Ports above, everything about one of them below."""
 
     TITLE: ClassVar[str] = "RDMA"
@@ -69,16 +67,6 @@ class RdmaPane(Pane):
         self._virtual: dict[tuple[int, str], list[int]] = {}
         self.lower.remake = self.draw_lower
         self.head.remake = self.draw
-
-    def compose(self) -> ComposeResult:
-        """Totals, ports, counters."""
-        yield self.head
-        yield self.table
-        yield self.lower
-
-    def parts(self) -> list[HeatMap | Table[Picture] | Document]:
-        """Ports and counters."""
-        return [self.table, self.lower]
 
     def _port(self, picture: Picture, row: int) -> Span:
         table = picture.view["port"]
@@ -177,11 +165,6 @@ class RdmaPane(Pane):
         row = self.table.row
         self.lower.show_lines([] if row is None else ports.port_lines(self.picture, row, self.lower.wide))
 
-    def on_table_moved(self, event: Table.Moved) -> None:
-        """Another port: other counters."""
-        event.stop()
-        self.draw_lower()
-
     def toggle_all(self) -> str:
         """All ports, or those in trouble only."""
         self.all = not self.all
@@ -201,10 +184,6 @@ class RdmaPane(Pane):
         """The node of the port."""
         row = self.table.row
         return None if row is None or self.picture is None else int(self.picture.view["port"].node[row])
-
-    def row_text(self) -> str:
-        """The row as text."""
-        return self.table.row_text()
 
 
 def _sum(values: NDArray[np.float64]) -> str:

@@ -22,8 +22,8 @@ _HOSTILE = re.compile(
 def clean(value: str | bytes, limit: int = MAX_TEXT) -> str:
     """Return *value* as one line of printable text of at most *limit* characters.
 
-    Bytes are decoded as UTF-8 with U+FFFD for what is not. Tabs and newlines become blanks; escape sequences lose
-    their ESC and so their meaning.
+    Bytes are decoded as UTF-8 with U+FFFD for what is not. Tabs and newlines become blanks, as do blanks of
+    other widths; escape sequences lose their ESC and so their meaning. What is left is printable (``str.isprintable``).
     """
     if isinstance(value, bytes):
         value = value[: limit * 4].decode("utf-8", errors="replace")
@@ -31,4 +31,7 @@ def clean(value: str | bytes, limit: int = MAX_TEXT) -> str:
         return value if len(value) <= limit else value[: limit - 1] + "…"
     value = value.replace("\t", " ").replace("\n", " ").replace("\r", "")
     value = _HOSTILE.sub("", value)
+    if not value.isprintable():
+        # Blanks of other widths, code points that nobody has given a meaning, private ones: a terminal may do anything.
+        value = "".join(" " if one.isspace() else one for one in value if one.isprintable() or one.isspace())
     return value if len(value) <= limit else value[: limit - 1] + "…"

@@ -77,6 +77,8 @@ def test_only_what_is_new_counts_and_each_device_has_its_own(pcie: Pcie, kernel:
     assert cells(reading, GPU)[0] == 1
     assert cells(reading, PORT)[0] == 0
     assert cells(pcie.read(103.0), NIC)[0] == 3, "nothing is read twice"
+    kernel.say(DOWN.format(NIC, 4))
+    assert cells(pcie.read(104.096), NIC)[1] == 104.0, "not after the frame that tells it"
 
 
 def test_the_reporting_port_is_not_the_device(pcie: Pcie, kernel: Kernel) -> None:

@@ -150,6 +150,13 @@ class TestTimes:
         row = logs.read(20.0)[ROW]
         assert (row["init"], row["init_by"], row["init_rank"], row["init_time"]) == (20.0, nccl_log.BY_ARRIVAL, 3, logs.now)
 
+    def test_when_it_was_is_not_after_the_frame_that_tells_it(self, logs: Logs) -> None:
+        logs.add("begun\n")
+        logs.read()
+        logs.add(init("START", 3) + init("START", 4) + init("COMPLETE", 4))
+        row = logs.read(0.096)[ROW]
+        assert row["pending_time"] == row["init_time"] == logs.now - 0.096
+
     def test_both_lines_in_one_reading_time_nothing(self, logs: Logs) -> None:
         logs.add("begun\n")
         logs.read()

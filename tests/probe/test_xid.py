@@ -105,6 +105,12 @@ def test_codes_of_the_last_hour_and_no_more_than_eight() -> None:
     assert seen.cells(9999.0) == (11, 120.0, 12, "")
 
 
+def test_when_it_was_is_not_after_the_frame_that_tells_it() -> None:
+    seen = xid.Seen()
+    seen.add(31, 12246.8959)
+    assert seen.cells(12246.896)[1] == 12246.8
+
+
 
 @pytest.fixture
 def scenario(tmp_path: Path) -> Scenario:

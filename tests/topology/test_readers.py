@@ -168,7 +168,7 @@ def test_a_cell_may_hold_a_list_of_nodes_or_of_leaves() -> None:
         ("l1", "leaf 1"), ("l2", "leaf 2")]
 
 
-@pytest.mark.parametrize("text", ["g01,r1\ng02,r2\n", "node,colour\ng01,red\n", "just text\n"])
+@pytest.mark.parametrize("text", ["g01,r1\ng02,r2\n", "node,colour\ng01,red\n", "just text\n", ",", " ; ;\n\x0b,\n", '""'])
 def test_a_table_without_a_header_is_none(text: str) -> None:
     with pytest.raises(SourceError, match="header"):
         topology_csv.read_csv(text)

@@ -5,6 +5,7 @@ only what differs from it, so that a lost frame costs nothing but itself.
 """
 
 import json
+import math
 import re
 
 VERSION = 1
@@ -287,6 +288,11 @@ def line(frame: "Dict[str, Any]", nonce: str, max_line: int = MAX_LINE) -> bytes
 
 def _short(cell: "Cell") -> bool:
     return isinstance(cell, (int, float)) and len(repr(cell)) < 5
+
+
+def tenths(at: float) -> float:
+    """A time in tenths of a second, rounded down: what has happened never lies ahead of the frame that tells it."""
+    return math.floor(at * 10.0) / 10.0
 
 
 def _tidy(value: "Union[int, float]") -> "Union[int, float]":

@@ -9,7 +9,7 @@ import re
 import threading
 
 from .files import reason
-from .frames import MAX_TEXT, Err
+from .frames import MAX_TEXT, Err, tenths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class Said(object):
                     break
                 parts.append("")
             parts[-1] += ("\n" if parts[-1] else "") + said
-        return self.count, round(self.at, 1), parts[0], parts[1] if len(parts) > 1 else None
+        return self.count, tenths(self.at), parts[0], parts[1] if len(parts) > 1 else None
 
 
 class Messages(object):

@@ -11,7 +11,7 @@ import time
 import zlib
 
 from .files import Reading, reason
-from .frames import Err, Table
+from .frames import Err, Table, tenths
 from .nccl_log import ITEM, MAX_LIST, File
 
 TYPE_CHECKING = False
@@ -162,8 +162,8 @@ class Nccl(object):
         if slowest is not None:
             init = [timed[slowest].seconds, timed[slowest].by, slowest[1]]
         return [
-            comm.nranks, len(own), complete, init[0], init[1], init[2], round(max(at), 1) if at else None,
-            len(pending), round(min(pending), 1) if pending else None,
+            comm.nranks, len(own), complete, init[0], init[1], init[2], tenths(max(at)) if at else None,
+            len(pending), tenths(min(pending)) if pending else None,
         ]  # fmt: skip
 
     def _running(self, own: "Dict[Tuple[str, int], Rank]") -> "Cell":

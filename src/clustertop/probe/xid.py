@@ -7,7 +7,7 @@ import re
 import threading
 import time
 
-from .frames import Err
+from .frames import Err, tenths
 from .kmsg import message
 
 TYPE_CHECKING = False
@@ -82,7 +82,7 @@ class Seen(object):
             del self.codes[code]
         late = sorted(self.codes, key=lambda one: -self.codes[one][1])
         said = " ".join("{}x{}".format(code, self.codes[code][0]) for code in late)
-        return self.code, round(self.at, 1) if self.count else None, self.count, said
+        return self.code, tenths(self.at) if self.count else None, self.count, said
 
 
 class Events(object):

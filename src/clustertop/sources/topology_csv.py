@@ -44,12 +44,12 @@ def read_csv(text: str, where: str = "") -> Reading:
         rows = list(csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True))
     except csv.Error as error:
         raise SourceError(f"is not CSV: {error}") from None
-    first = next(number for number, row in enumerate(rows) if any(cell.strip() for cell in row))
-    header = [cell.strip().lower().replace("_", " ") for cell in rows[first]]
+    first = next((number for number, row in enumerate(rows) if any(cell.strip() for cell in row)), None)
+    header = [] if first is None else [cell.strip().lower().replace("_", " ") for cell in rows[first]]
     columns = {
         kind: next((header.index(word) for word in words if word in header), None) for kind, words in _COLUMNS.items()
     }
-    if columns["node"] is None or all(columns[kind] is None for kind in _KINDS):
+    if first is None or columns["node"] is None or all(columns[kind] is None for kind in _KINDS):
         raise SourceError("has no header row with the columns node and rack (or leaf, rail, pod)")
     entries: list[tuple[int, dict[str, str]]] = []
     for number, row in enumerate(rows[first + 1 :], first + 2):

@@ -240,6 +240,33 @@ def test_a_leaf_and_its_uplinks() -> None:
     assert rig.value("fleet", "uplink_spine_ratio") is None, "one leaf of two is not the fleet"
 
 
+def test_shares_by_leaf() -> None:
+    rig = leaf_rig()
+    rig.switch("l1", "a", "host", 600.0, 1.0)
+    rig.switch("l1", "u1", "uplink", 5.0, 90.0)
+    rig.switch("l1", "u2", "uplink", 5.0, 30.0)
+    rig.switch("l1", "joins two leaves", "peer", 1e9, 1e9)
+    rig.switch("l1", "down", "host", None, None, up=0.0)
+    rig.switch("l2", "b", "host", 50.0, 1.0)
+    rig.switch("l2", "u", "uplink", 0.0, None)
+    picture = rig.tick()
+    one, other = picture.leaf("l1"), picture.leaf("l2")
+    assert one is not None
+    assert other is not None
+    assert (one.host_in, one.uplink_out, one.ratio, one.why) == (600, 120, 0.2, "")
+    assert (other.ratio, other.why) == (None, "no rate for u")
+
+
+def test_a_port_of_unknown_role_is_said() -> None:
+    rig = leaf_rig()
+    rig.switch("l1", "a", "host", 10.0, 0.0)
+    rig.switch("l1", "u", "uplink", 0.0, 5.0)
+    rig.switch("l1", "x", "", 7.0, 0.0)
+    leaf = rig.tick().leaf("l1")
+    assert leaf is not None
+    assert (leaf.ratio, leaf.unknown_ports) == (0.5, ("x",))
+
+
 def test_a_leaf_at_rest_is_not_uneven() -> None:
     rig = leaf_rig()
     rig.switch("l1", "e1", "host", 9.0, 0.0)

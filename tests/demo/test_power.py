@@ -28,7 +28,7 @@ from clustertop.demo.site import make_site
 from clustertop.demo.snmp_agent import SnmpAgent
 from clustertop.demo.traffic import RAILS
 from clustertop.signals import ifmib, power
-from clustertop.signals.traffic import rack_share, ring, spine_share
+from clustertop.signals.traffic import ring
 from clustertop.sources.bmc_reading import BmcState, PsuState, Quantity, RedundancyState
 from clustertop.sources.care import BmcFailure
 from clustertop.sources.oids import oid
@@ -38,6 +38,7 @@ from clustertop.sources.redfish_http import HttpLimits
 from clustertop.sources.snmp import Agent, Client, SnmpError
 from clustertop.sources.snmp_message import Community, Key
 from clustertop.sources.tls import Tls
+from flowshares import rack_share, spine_share
 from leafports import of_looks
 
 if TYPE_CHECKING:

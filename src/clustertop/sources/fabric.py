@@ -16,6 +16,7 @@ import signal
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from clustertop import process_group
 from clustertop.signals.ibcounters import Look, PortCounters, complaints, parse_ibqueryerrors, parse_perfquery
 from clustertop.sources.topology_ib import SHARP, Fabric, parse
 
@@ -102,8 +103,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     if process.returncode is not None:
         return
     for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
+        process_group.send(process.pid, number)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2):
                 await process.wait()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import trees
+from clustertop.probe import interfaces
 from clustertop.probe.files import Call, Reading, Tree
 from clustertop.probe.frames import Err
 from clustertop.probe.host import Host
@@ -313,6 +314,17 @@ def test_two_ports_virtual_function_and_software_device(node: trees.NodeTree) ->
     assert attrs(reading, "port", "rxe0/1")["dev"] == "rxe0"
     assert "pci" not in attrs(reading, "port", "rxe0/1")
     assert cell(reading, "port", "rxe0/1", "c:symbol_error") is None
+
+
+def test_an_interface_on_a_virtual_function_says_whose(node: trees.NodeTree) -> None:
+    node.pci("0000:14:00.2", "0000:12:00.0", kind="0x020000", driver="mlx5_core")
+    node.virtual_function("0000:14:00.2", NIC)
+    node.netdev("ens1v0", "0000:14:00.2")
+    node.netdev("ens1", NIC)
+    tree = Tree(str(node.root), Call())
+    rows = dict(interfaces.listed(tree, interfaces.names(tree)))
+    assert rows["ens1v0"][1]["physfn"] == NIC
+    assert "physfn" not in rows["ens1"][1]
 
 
 def test_a_bond_is_the_interface_of_the_first_gid_and_no_name_makes_one(node: trees.NodeTree) -> None:

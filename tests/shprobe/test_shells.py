@@ -64,6 +64,7 @@ async def test_the_same_tables_as_the_probe_in_python(command: tuple[str, ...], 
     tree.pci("0000:1f:00.1", "0000:1d:00.0", kind="0x020700")
     tree.virtual_function("0000:1f:00.1", "0000:1f:00.0")
     tree.netdev("veth12")
+    tree.netdev("eth0v0", "0000:1f:00.1")
     before = sorted(str(path) for path in tree.root.rglob("*"))
     async with Wired(command, tree.root) as node:
         await node.read("gpu")

@@ -286,11 +286,12 @@ class TestRates:
 
     def test_D3_only_interfaces_with_a_pci_function_are_summed(self) -> None:  # noqa: N802
         fleet = Fleet(rules={})
-        attrs = {name: {"name": name, "phys": name.startswith("eth")}
-                 for name in ("eth0", "eth1", "bond0", "bond0.10", "lo")}
+        attrs: dict[str, dict[str, Any]] = {name: {"name": name, "phys": name.startswith("eth")}
+                 for name in ("eth0", "eth1", "eth1v0", "bond0", "bond0.10", "lo")}
+        attrs["eth1v0"]["physfn"] = "0000:31:00.1"
         for scale in (0, 1):
             rows = {name: {"tx_bytes": value * scale} for name, value in
-                    (("eth0", 500), ("eth1", 500), ("bond0", 1000), ("bond0.10", 900), ("lo", 300))}
+                    (("eth0", 500), ("eth1", 500), ("eth1v0", 400), ("bond0", 1000), ("bond0.10", 900), ("lo", 300))}
             fleet.step(net=table(rows, attrs))
         assert fleet["node"].value("network_transmit_bytes_per_second", 0) == pytest.approx(1000.0)
 

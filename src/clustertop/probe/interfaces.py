@@ -39,6 +39,9 @@ def listed(tree: "Tree", found: "List[str]") -> "List[Tuple[str, Row]]":
         driver = tree.base(base + "/device/driver")
         if pci:
             attrs["pci"] = pci
+            parent = tree.base(base + "/device/physfn")
+            if parent:
+                attrs["physfn"] = parent.lower()
         if driver:
             attrs["driver"] = driver
         rows.append((name, (pci + "/" + name if pci else name, attrs)))

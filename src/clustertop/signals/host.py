@@ -123,7 +123,8 @@ NET = table("net", "host", "network interfaces", (
     Metric("mtu_bytes", "B", "MTU", "mtu", lo=68.0, hi=1e6, source=_NET, label="MTU"),
     Metric("operational", "", "1: operstate is up", "operstate", "state", hi=1.0, parse=operstate,
            words={0: "down", 1: "up"}, source=_NET),
-    Metric("physical", "", "1: a PCI function stands behind it; only these are summed", kind="derived"),
+    Metric("physical", "", "1: a PCI function stands behind it that is no virtual one; only these are summed",
+           kind="derived"),
 ))
 
 GROUP = table("group", "", "probe groups", (

@@ -476,7 +476,7 @@ class Store:
 
     def _net(self) -> None:
         table = self.tables["net"]
-        physical = self._flags("net", lambda attrs: attrs.get("phys") is True)
+        physical = self._flags("net", lambda attrs: attrs.get("phys") is True and not attrs.get("physfn"))
         table.columns.put("physical", physical.astype(float))
 
     def _groups(self, now: float) -> None:

@@ -111,6 +111,7 @@ host() {
     if cd statistics; then files rx_bytes tx_bytes rx_packets tx_packets rx_errors tx_errors rx_dropped tx_dropped; fi
     if [ "$1" = all ]; then
       where "$D/device" path
+      where "$D/device/physfn" physfn
       where "$D/device/driver" driver
     fi
   done

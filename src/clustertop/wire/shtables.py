@@ -78,7 +78,7 @@ class Host(Base):
         things = dict(section.by_thing())
         for name, cells in things.items():
             known = self._known.setdefault(name, {})
-            for seldom in ("speed_mbps", "mtu", "path", "driver"):
+            for seldom in ("speed_mbps", "mtu", "path", "physfn", "driver"):
                 if seldom in cells:
                     known[seldom] = cells[seldom]
             if not known:
@@ -87,6 +87,9 @@ class Host(Base):
             attrs: dict[str, Attr] = {"name": clean(name, 64), "phys": bool(above)}
             if above:
                 attrs["pci"] = above[-1]
+            parent = _addresses(known.get("physfn"))
+            if parent:
+                attrs["physfn"] = parent[-1]
             driver = text_of(known.get("driver")).rpartition("/")[2]
             if driver:
                 attrs["driver"] = driver

@@ -74,8 +74,29 @@ def _ahead(view: FleetView, seconds: float) -> str:
 
 def _limit(view: FleetView, row: int) -> str:
     table = view["feed"]
-    warning, critical = table.value("warning_amps", row), table.value("critical_amps", row)
-    return f"{carries(table, row)}; the PDU's own limits are {amps(warning)} and {amps(critical)}"
+    text = carries(table, row)
+    if table.attrs[row].get("limits") == "device limits":
+        warning, critical = table.value("warning_amps", row), table.value("critical_amps", row)
+        text += f"; the PDU's own limits are {amps(warning)} and {amps(critical)}"
+    return "; ".join([text, *_beyond(view, str(table.attrs[row].get("pdu") or ""))[:2]])
+
+
+def _beyond(view: FleetView, pdu: str) -> list[str]:
+    """Parts of a PDU that feeds stand for and that the device itself calls near or beyond a limit, in its words."""
+    table, out = view["pdu"], []
+    owner = view.of.number("pdu", pdu)
+    for row in () if owner is None else table.rows_of(owner).tolist():
+        if table.attrs[row].get("kind") == "outlet" or table.value("part_level", row):
+            continue
+        watts, most = table.value("watts", row), table.value("critical_watts", row)
+        least = table.value("warning_watts", row)
+        limit = most if most is not None and watts is not None and watts >= most else least
+        if watts is not None and limit is not None and watts >= limit:
+            out.append(f"{table.labels[row]} {quantity(watts, 'W')}, its own limit is {quantity(limit, 'W')}")
+        elif (state := table.value("part_state", row)) in {1.0, 2.0}:
+            word = table.attrs[row].get("state") or table.spec.metric("part_state").words[int(state)]
+            out.append(f"the device says of {table.labels[row]}: {word}")
+    return out
 
 
 def _failover(view: FleetView, row: int) -> str:

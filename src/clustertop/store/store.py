@@ -418,7 +418,7 @@ class Store:
             uplink.derive(uplinks.columns)
         self._feeds.derive(now)
         if pdus.rows:
-            pdu.derive(pdus.columns, self._feeds.claimed())
+            pdu.derive(pdus.columns, *self._feeds.claimed())
         if psus.rows:
             bmc.derive_psu(psus.columns)
         since = np.array([node.released for node in self._nodes])

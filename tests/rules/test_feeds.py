@@ -433,6 +433,11 @@ class TestTheDevicesWord:
                         (0.82, "critical"): ["feed_limit critical", "feed_current warning"],
                         (0.9, "critical"): ["feed_current critical"], (0.6, "ok"): []}
 
+    def test_what_the_device_has_raised_of_itself_is_told_in_its_words(self) -> None:
+        alarms = ("alarms/1", {"kind": "pdu", "name": "alarms", "unit": "", "state": "Unit load: beyond 15 A"}, {"state": "=critical"})
+        assert messages(self.after(Feed("f", 32.0, 230.0, pdu="p"), [alarms, *inlet(9.0)])) == {
+            "pdu_part p": "alarms: Unit load: beyond 15 A"}
+
     def test_a_configured_rating_decides_alone(self) -> None:
         assert self.after(Feed("f", 32.0, 230.0, pdu="p"), inlet(20.0, state="=critical", crit_amps=3.0)).said() == [
             "feed_limits_disagree info feed:f:"]

@@ -180,6 +180,8 @@ def _part(view: FleetView, row: int) -> str:
     said = str(table.attrs[row].get("state") or "")
     if table.value("tripped", row) == 1:
         return f"{table.labels[row]} has tripped" + (f" ({said})" if said else "")
+    if table.attrs[row].get("kind") == "pdu":
+        return f"{table.labels[row]}: {said or 'raised'}"
     text = f"{table.labels[row]}: {amps(table.value('amps', row))}"
     limits = [f"{word} {amps(value)}" for word, name in (
         ("its own warning", "warning_amps"), ("its own limit", "critical_amps"), ("rating", "rating_amps"))

@@ -462,6 +462,18 @@ class TestTheDevicesWord:
         assert place.said() == []
         assert place.feed("f", "event") == "at least so much: not all of it is known"
 
+    def test_no_voltage_at_the_first_reading_is_a_lost_feed_and_not_just_an_idle_one(self) -> None:
+        feed = Feed("f", 32.0, 230.0, 3, pdu="p", supplies=ON[:1])
+        dark = [line(name, 0.0, volts=0.0) for name in ("L1", "L2", "L3")]
+        place = self.after(feed, dark, [line(name, 0.0, volts=231.0) for name in ("L1", "L2", "L3")])
+        assert place.said() == ["feed_lost critical feed:f:"]
+        assert place.feed("f", "event") == "no load seen on it yet", "the voltage is back, and nothing was ever seen to run"
+        assert messages(self.after(feed, dark)) == {"feed_lost f": "feed lost: what it carried before is not known"}
+        assert self.after(feed, [dark[0], line("L2", 0.0, volts=230.0), line("L3", 0.0, volts=230.0)]).said() == []
+        assert self.after(feed, [line(name, 0.0) for name in ("L1", "L2", "L3")]).said() == [], "230 V are configured, not read"
+        spare = Feed("f", 32.0, 230.0, 3, pdu="p")
+        assert self.after(spare, dark).said() == [], "nothing hangs on it"
+
     def test_a_load_of_48_volts_that_is_switched_off_is_no_lost_feed(self) -> None:
         for volts in (48.0, None):
             place = self.after(Feed("f", 32.0, volts, pdu="p"), inlet(20.0, volts=46.0), inlet(0.0, volts=46.0))

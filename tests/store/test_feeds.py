@@ -9,6 +9,8 @@ import msgspec
 import pytest
 
 from clustertop.model import LinkState, NodeInfo
+from clustertop.plain_site import feed_objects
+from clustertop.rules.power_words import feeds_of
 from clustertop.rules.spec import Clear, Level, builtin
 from feeds import Feed, Place, Supply, inlet, part
 
@@ -238,6 +240,10 @@ class TestWhatHangsOnIt:
         assert (place.feed("f", "nodes"), place.feed("f", "nodes_lost")) == (2.0, 1.0)
         owners = place.core.store.owners
         assert owners.supplied(owners.first_feed) >= {0, 1}
+        assert place.feeds.attrs[0]["nodes"] == "n[1-2]"
+        assert (owners.feeds_of(0), owners.feeds_of(1)) == ((0,), (0,))
+        assert feed_objects(place.view)[0]["nodes"] == ["n1", "n2"]
+        assert feeds_of(place.view, 1) == [0], "what its feed did is told of the node as well"
 
     def test_a_supply_is_said_to_hang_on_its_feed_also_when_it_is_listed_anew(self) -> None:
         feeds = [Feed("a", 16.0, 230.0, supplies=(Supply("n1", ("PSU1",)),)), Feed("b", 16.0, 230.0, supplies=(Supply("n1", ("2",)),))]

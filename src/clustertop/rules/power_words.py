@@ -248,11 +248,7 @@ def feeds_of(view: FleetView, node: int) -> list[int]:
     """Rows of the feed table that node number *node* hangs on."""
     if not 0 <= node < len(view.nodes):
         return []
-    names = view.owners[node].feeds
-    if not names:
-        return []
-    table, first = view["feed"], view.of.first_feed
-    return [row for row in range(len(table)) if view.owners[first + row].name in names]
+    return list(view.of.feeds_of(node))
 
 
 def did(view: FleetView, row: int, at: float, since: str = "ago") -> str:

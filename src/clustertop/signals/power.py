@@ -184,12 +184,14 @@ def feed_event(
     return "breaker tripped" if nodes_lost > 0 else "load gone"
 
 
-def voltage_gone(volts: float, nominal_volts: float = math.nan) -> bool:
-    """Whether a measured voltage is none: below a quarter of the nominal one; False where unknown.
+def voltage_gone(volts: ArrayLike, nominal_volts: ArrayLike = math.nan) -> NDArray[np.bool_]:
+    """Where a measured voltage is none: below a quarter of the nominal one; False where unknown.
 
     Of 230 V what a dead cord still shows is well below that, and 48 V of direct current are no dead cord.
     """
-    return volts < (_DEAD_RATIO * nominal_volts if nominal_volts > 0 else _DEAD_VOLTS)
+    nominal = _floats(nominal_volts)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(_floats(volts) < np.where(nominal > 0, _DEAD_RATIO * nominal, _DEAD_VOLTS), np.bool_)
 
 
 def line_amps(va_12: ArrayLike, va_23: ArrayLike, va_31: ArrayLike, volts: ArrayLike) -> tuple[Floats, Floats, Floats]:

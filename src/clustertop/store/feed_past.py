@@ -193,7 +193,7 @@ class Events:
             past: the last readings, these already in it.
             new: which feeds have a new reading.
             amps: NaN where unknown.
-            volts: as measured; NaN where unknown.
+            volts: as measured, the highest of its conductors; NaN where unknown.
             nominal: volts as configured; NaN where they are not.
             ratings: NaN where unknown.
             said: the device says that the breaker is open; that its supply is gone.
@@ -222,9 +222,9 @@ class Events:
         quiet = silent & (partner >= 0) & (past.last >= power.MATTERS_RATIO * scale) & (
             now - past.last_at <= SETTLED_SECONDS)
         fresh = (self.kind != feed.NO_EVENT) & (self.kind != feed.LOST) & (now - self.at <= SETTLED_SECONDS)
+        dead = power.voltage_gone(volts, nominal) & ~silent
         for row in np.flatnonzero(((fell | quiet) & (self.kind == feed.NO_EVENT)) | (fresh & ~open_now)).tolist():
-            dead = not silent[row] and power.voltage_gone(float(volts[row]), float(nominal[row]))
-            self._judge(row, past, amps, scale, partner, nodes_lost, now, silent=bool(quiet[row]), dead=dead)
+            self._judge(row, past, amps, scale, partner, nodes_lost, now, silent=bool(quiet[row]), dead=bool(dead[row]))
 
     def _take(self, rows: Mask, kind: int, past: Past, now: float) -> None:
         """The device says what happened: no need to work it out."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from clustertop.hosts import fold
 from clustertop.model import Why, intern
-from clustertop.places import Supply
 from clustertop.signals import feed, power
 from clustertop.store.feed_estimate import FROM_BMC, FROM_GPU, NOTHING, Estimates
 from clustertop.store.feed_levels import LIMITS, least, padded, reader, told, worst
@@ -144,6 +142,9 @@ class Feeds:
         events = self._events
         known = self._metered & ~(self._partial & (carried.amps <= events.none(held.rating)))
         load = np.where(known, carried.amps, np.nan)
+        # Without voltage at its first reading it is not just idle, though no load was seen to go.
+        dark = power.voltage_gone(self._measured_volts, self._volts) & new & ~events.seen & (self._nodes > 0)
+        said = (said[0], said[1] | dark)
         events.update(self._past, new & self._metered, load, self._measured_volts, self._volts, held.rating, said,
                       silent, self._partner, just_lost, now)
         # What a feed takes over from the other of its pair is a step: it is no climb, and what was before says nothing.
@@ -207,11 +208,10 @@ class Feeds:
         more = sorted(name for name in names & self._numbers.keys() if name not in one.nodes)
         if not more:
             return
-        one = replace(one, supplies=(*one.supplies, *(Supply(name) for name in more)))
-        self._feeds = (*self._feeds[:row], one, *self._feeds[row + 1:])
-        self._estimates = Estimates(self._feeds, self._numbers, len(self._owners.nodes))
-        self._nodes[row] = len(one.nodes)
         self._owners.hang(self._owners.first_feed + row, more)
+        self._feeds = self._owners.site.feeds
+        self._estimates = Estimates(self._feeds, self._numbers, len(self._owners.nodes))
+        self._nodes[row] = len(self._feeds[row].nodes)
         self._told = None
 
     def _name_supplies(self) -> None:
@@ -253,6 +253,7 @@ class Feeds:
         amps, why = np.full(count, np.nan), np.full(count, Why.NEVER_READ, np.uint16)
         watts, volts, neutral = np.full(count, np.nan), np.full(count, np.nan), np.full(count, np.nan)
         at, interval = np.full(count, -np.inf), np.full(count, np.nan)
+        measured = np.full(count, np.nan)
         bound, partial, absurd, tripped, cut = (np.zeros(count, np.bool_) for _ in range(5))
         level, limits = np.full(count, np.nan), np.full((3, count), np.nan)
         derived = np.zeros(count, np.bool_)
@@ -269,6 +270,7 @@ class Feeds:
             bound = partial | self._missing
             most = np.argmax(np.where(np.isnan(currents), -1.0, currents), axis=1)
             lines = np.arange(count)
+            measured = worst(voltages)
             volts = np.where(np.isnan(voltages[lines, most]), worst(voltages), voltages[lines, most])
             # A whole that does not say how much it is: the sum of its conductors, if all of them do.
             watts = powers.sum(axis=1, where=used)
@@ -294,7 +296,7 @@ class Feeds:
         for values in (amps, volts, watts, neutral, level):
             values[silent] = np.nan
         tripped, cut = tripped & ~silent, cut & ~silent
-        self._partial, self._measured_volts = partial & ~silent, volts
+        self._partial, self._measured_volts = partial & ~silent, np.where(silent, np.nan, measured)
         volts = np.where(np.isnan(volts) & (~np.isnan(amps) | ~self._metered), self._volts, volts)
         # No PDU is named: the power of what hangs on it, over its voltage.
         guess = ~self._metered

@@ -223,6 +223,12 @@ def _device_stale(view: FleetView, row: int) -> str:
             f"{duration(table.value('interval_seconds', row))} expected")
 
 
+def _replaced(view: FleetView, row: int) -> str:
+    table = view["device"]
+    now, before = table.attrs[row].get("serial"), table.attrs[row].get("serial_before")
+    return f"{table.labels[row]} tells serial number {now or '?'}, at first it was {before or '?'}"
+
+
 SPECIAL: dict[str, Callable[[FleetView, int], str]] = {
     "feed_current": _current,
     "feed_limit": _limit,
@@ -238,6 +244,7 @@ SPECIAL: dict[str, Callable[[FleetView, int], str]] = {
     "psu_failed": _supply,
     "device_unreachable": _device,
     "device_stale": _device_stale,
+    "device_replaced": _replaced,
 }
 
 

@@ -83,6 +83,10 @@ class Feeds:
         self._metered = np.array([bool(one.pdu) for one in site.feeds], np.bool_)
         self._pdu = np.array([-1 if owner is None else owner for owner in pdus], np.int64)
         self._listed = -1
+        self._identity: dict[int, tuple[str, str]] = {}
+        """By PDU: its serial number and its profile."""
+        self._others: set[int] = set()
+        """Rows that were another device's."""
         self._parts = [Part() for _ in site.feeds]
         self._rows = np.full((count, 1), -1, np.intp)
         self._spoken = np.full((count, 1), -1, np.intp)
@@ -179,9 +183,9 @@ class Feeds:
         if pdu is None or self._listed == pdu.listed:
             return
         self._listed = pdu.listed
+        listed = {owner: self._of_this_one(owner, pdu) for owner in set(self._pdu.tolist()) if owner >= 0}
         for row, one in enumerate(self._feeds):
-            owner = int(self._pdu[row])
-            mine = pdu.of_node.get(owner, []) if owner >= 0 else []
+            mine = listed.get(int(self._pdu[row]), [])
             self._parts[row] = part = choose(one, mine, pdu.keys, pdu.attrs)
             self._whole[row] = part.whole
             if one.outlets_name_nodes:
@@ -201,6 +205,18 @@ class Feeds:
         self._delta = [row for row, part in enumerate(self._parts) if part.deltas]
         self._star = [row for row, (one, part) in enumerate(zip(self._feeds, self._parts, strict=True))
                       if part.neutral >= 0 or (len(part.rows) == 3 == one.phases and one.wiring == "star")]
+
+    def _of_this_one(self, owner: int, pdu: Table) -> list[int]:
+        """The rows of PDU *owner*, but for what only another device had that was at its address before."""
+        rows = pdu.of_node.get(owner, [])
+        serial = str(self._tables["device"].attrs[owner - self._owners.first_device].get("serial") or "")
+        profile = next((str(pdu.attrs[row].get("profile") or "") for row in rows if pdu.present[row]), "")
+        before = self._identity.get(owner, ("", ""))
+        if any(old and new and old != new for old, new in zip(before, (serial, profile), strict=True)):
+            self._others.update(row for row in rows if not pdu.present[row])
+        self._identity[owner] = (serial or before[0], profile or before[1])
+        self._others.difference_update(row for row in rows if pdu.present[row])
+        return [row for row in rows if row not in self._others]
 
     def _hang(self, row: int, names: set[str]) -> None:
         """The PDU's outlets are named after nodes: those hang on this feed as well."""

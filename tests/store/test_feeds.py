@@ -69,6 +69,11 @@ class TestParts:
         assert place.feed("f", "amps") == 25.7
         assert place.feed("f", "watts") == pytest.approx(12700.0)
         assert place.feed("f", "neutral_amps") == pytest.approx(10.8)
+        assert (place.feeds.attrs[0]["neutral_by"], place.feeds.attrs[0]["volts_by"]) == ("worked out of the phases", "configured")
+        place.pdu("pdu-a", [*(part("phase", name, amps=15.0, volts=229.0) for name in ("L1", "L2", "L3")), part("neutral", "N", amps=4.0)])
+        place.tick(10.0)
+        assert place.feed("f", "neutral_amps") == 4.0
+        assert not {"neutral_by", "volts_by"} & place.feeds.attrs[0].keys(), "what a meter says is not marked"
 
     def test_of_three_phases_a_total_or_two_of_them_are_a_lower_bound(self) -> None:
         place = single(phases=3)

@@ -123,6 +123,7 @@ async def test_the_feed_under_the_cursor_is_told_with_its_parts_and_nodes(source
         shown = text(app)
         assert "pair r1-B" in shown
         assert "PDU pdu-a" in shown
+        assert "volts 230 V (configured)" in shown, "no meter says so"
         assert re.search(r"bank B1 .*12 A of 16 A", shown)
         assert re.search(r"n1 .*6000 W  BMC .*PSU1 ok", shown)
         assert "PSU2" not in shown, "only the supplies that hang on this feed"

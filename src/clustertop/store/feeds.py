@@ -112,7 +112,9 @@ class Feeds:
         self._numbers = numbers
         self._psus_listed = -1
         self._said: list[dict[str, Attr]] = [{} for _ in site.feeds]
-        self._told: tuple[feed.Held, bytes, bytes] | None = None
+        self._told: tuple[feed.Held, bytes, bytes, bytes] | None = None
+        self._worked_out = np.zeros((2, count), np.bool_)
+        """[voltage, neutral current; feeds] where that is not measured but configured, or worked out of the phases."""
         self._began: float | None = None
         for row, one in enumerate(site.feeds):
             made = self._table.add(owners.first_feed + row, "", {"name": one.name})
@@ -314,6 +316,7 @@ class Feeds:
         tripped, cut = tripped & ~silent, cut & ~silent
         self._partial, self._measured_volts = partial & ~silent, np.where(silent, np.nan, measured)
         volts = np.where(np.isnan(volts) & (~np.isnan(amps) | ~self._metered), self._volts, volts)
+        self._worked_out[0] = np.isnan(self._measured_volts) & ~np.isnan(volts)
         # No PDU is named: the power of what hangs on it, over its voltage.
         guess = ~self._metered
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -335,8 +338,10 @@ class Feeds:
             part = self._parts[row]
             if part.neutral >= 0 and fresh[part.neutral] and not np.isnan(amps[part.neutral]):
                 out[row] = amps[part.neutral]
+                self._worked_out[1, row] = False
             elif len(part.rows) == 3 == known[row] and self._feeds[row].wiring == "star":
                 out[row] = power.neutral_amps(*currents[row, :3])
+                self._worked_out[1, row] = True
         return out
 
     def _from_deltas(self, amps: Floats, volts: Floats, watts: Floats, c: Columns, fresh: Mask) -> Mask:
@@ -424,7 +429,7 @@ class Feeds:
     def _say(self, estimate: Estimate, held: feed.Held) -> None:
         """Give the rows their words, where these have changed."""
         table = self._table
-        now = (held, estimate.counted.tobytes(), estimate.gpu_only.tobytes())
+        now = (held, estimate.counted.tobytes(), estimate.gpu_only.tobytes(), self._worked_out.tobytes())
         if now == self._told:
             return
         self._told = now
@@ -433,6 +438,8 @@ class Feeds:
             attrs: dict[str, Attr] = {
                 "name": one.name, "pair": one.pair, "pdu": one.pdu, "part": one.part, "rack": one.rack,
                 "source": source, "nodes": fold(one.nodes),
+                **({"volts_by": "configured"} if self._worked_out[0, row] else {}),
+                **({"neutral_by": "worked out of the phases"} if self._worked_out[1, row] else {}),
                 **self._said[row]}
             if table.attrs[row] != attrs:
                 table.say(row, attrs)

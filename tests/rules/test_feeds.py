@@ -332,6 +332,28 @@ class TestDarkRack:
             ("device_unreachable", "PDU pdu-9"), ("node_unreachable", "rack r7")]
 
 
+class TestSupplies:
+    def supplies(self, *states: str) -> Place:
+        place = Place([], N[:1], ["n1"])
+        for state in states:
+            for _ in range(3):
+                place.now += 60.0
+                place.bmc("n1", 900.0, [("1", {"name": "PSU1"}, {"state": "=ok"}), ("2", {"name": "PSU2"}, {"state": state})])
+                place.tick()
+        return place
+
+    def test_a_supply_that_was_there_and_is_absent_is_told_until_it_is_back(self) -> None:
+        place = self.supplies("=ok", "=absent")
+        assert messages(place) == {"psu_failed n1": "PSU2: absent, and was there before"}
+        place = self.supplies("=ok", "=absent", "!no reading", "=ok")
+        assert (place.said(), place.said("cleared")) == (["psu_failed warning psu:n1:2"], ["psu_failed warning psu:n1:2"])
+
+    def test_an_empty_slot_is_no_fault_and_what_was_never_read_was_not_there(self) -> None:
+        place = self.supplies("!no reading", "=absent")
+        assert place.alerts == []
+        assert place.view["psu"].reason("fault_level", 1) == "absent"
+
+
 class TestTogether:
     """A fault of a node beside what its feed did."""
 

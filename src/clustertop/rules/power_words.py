@@ -203,6 +203,8 @@ def _supply(view: FleetView, row: int) -> str:
     state = table.value("psu_state", row)
     word = table.spec.metric("psu_state").words.get(int(state), "?") if state is not None else "?"
     said = str(table.attrs[row].get("words") or "")
+    # A slot that was always empty is no fault.
+    word += ", and was there before" if state == bmc.PSU_ABSENT else ""
     text = f"{table.labels[row]}: {word}" + (f" ({said})" if said else "")
     on = table.attrs[row].get("feed")
     return text + (f"; on feed {on}" if on else "")

@@ -27,9 +27,13 @@ _AHEAD = (("to_warning_seconds", "warning", "warning"), ("to_critical_seconds", 
 
 
 def judged(view: FleetView) -> NDArray[np.bool_]:
-    """[feeds] whether anything can be held against a limit: what is not judged is not fine."""
+    """[feeds] whether anything can be held against a limit: what is not judged is not fine.
+
+    A device's word alone tells of what is wrong; without a limit of its own it does not say how near that is.
+    """
     feeds = view["feed"]
-    out: NDArray[np.bool_] = ~np.isnan(feeds.col("judged_ratio")) | ~np.isnan(feeds.col("limit_level"))
+    by_device = feeds.why_of("judged_ratio") == feed.BY_DEVICE
+    out: NDArray[np.bool_] = ~np.isnan(feeds.col("judged_ratio")) | (by_device & ~np.isnan(feeds.col("limit_level")))
     return out
 
 

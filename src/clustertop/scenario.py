@@ -104,6 +104,8 @@ class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"s
     reason: str = ""
     silent: bool | None = None
     """The link stands and nothing comes."""
+    serial: str = ""
+    """What the device says its serial number is, from now on."""
     boot: str = ""
     """The node booted: its boot id from now on."""
     group: dict[str, dict[str, Value]] = {}
@@ -246,6 +248,7 @@ class _Device:
         self.kind, self._names = device.kind, names
         self.link = LinkState.UP
         self.silent = False
+        self._serial = ""
         self._values: dict[str, dict[str, dict[str, Value]]] = {}
         if device.kind == "bmc":
             self._values["bmc"] = {"": dict(DEVICE_HEALTHY["bmc"])}
@@ -268,6 +271,7 @@ class _Device:
         self._gone = (self._gone | set(change.gone)) - set(change.back)
         if change.silent is not None:
             self.silent = change.silent
+        self._serial = change.serial or self._serial
         if change.link:
             self.link = LinkState[change.link.upper()]
 
@@ -294,7 +298,8 @@ class _Device:
                            **self._names.get(table, {}).get(key, {})}) for key in keys],
                 {column: [self._now(table, key, column, second) for key in keys] for column in columns})
         part = GroupPart(at, iv=float(DEVICE_SECONDS), ms=20.0, n=self._count, tb=tables)
-        return device_frame(self._count, at, at, {self.kind: part}, {}, {})
+        facts: dict[str, Attr] = {"serial": self._serial} if self._serial else {}
+        return device_frame(self._count, at, at, {self.kind: part}, facts, {})
 
 
 def _names(folded: str) -> list[str]:

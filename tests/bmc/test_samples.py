@@ -127,6 +127,7 @@ def test_rack_pdu_of_the_draft_schema() -> None:
     alarm, = reading.alarms
     assert (alarm.name, alarm.severity) == ("PDU Unit Overload", "critical")
     assert "58703" in alarm.message
+    assert reading.alarms_told
     mains, = (circuit for circuit in reading.circuits if circuit.kind == "mains")
     assert dict(mains.line_volts)["Line1ToLine2"].number == 202.8
     assert {name: value.number for name, value in mains.line_amps} == {

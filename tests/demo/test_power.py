@@ -390,7 +390,7 @@ async def test_a_breaker_without_a_pair_takes_its_nodes_with_it(tmp_path: Path) 
         demo.at = 31.0
         after = await demo.pdu("pdu-r1-a2")
         assert after.total("watts") == 0
-        event = power.feed_event(share * RATING_AMPS, after.of("phase")[0].amps or 0.0, RATING_AMPS, volts=0.0, nodes_lost=4)
+        event = power.feed_event(share * RATING_AMPS, after.of("phase")[0].amps or 0.0, RATING_AMPS, dead=True, nodes_lost=4)
         assert event == "breaker tripped"
         assert sorted(departures(demo.cluster)) == [(30.0, number) for number in (4, 5, 6, 7)]
         demo.devices.cut()

@@ -182,6 +182,40 @@ def test_circuits_of_a_rack_pdu_over_redfish() -> None:
     assert table.value("behind_seconds", rows["A1"]) == 49
 
 
+def test_what_a_rack_pdu_has_raised_is_judged_and_only_a_full_answer_ends_it() -> None:
+    base = "/redfish/v1/PowerEquipment/RackPDUs/1"
+    main = Circuit(f"{base}/Branches/A", "branch", "A", amps=known(4.0), state="Enabled, OK")
+    load = Alarm(f"{base}/Alarms/Load", "Unit load", "critical", "beyond 15 A")
+    hum = Alarm(f"{base}/Alarms/Hum", "Humidity", "", "")
+
+    def said(*alarms: Alarm, told: bool) -> tuple[float | None, str | None]:
+        reading = BmcReading("redfish", 99.0, circuits=(main,), alarms=alarms, alarms_told=told)
+        table = view(stored("pdu", circuits_part(reading, 99.0)), "pdu")
+        row = table.row_of(1, "alarms/1")
+        if row is None:
+            return None, None
+        assert table.labels[row] == "1: alarms"
+        return table.value("part_level", row), table.attrs[row].get("state")  # type: ignore[return-value]
+
+    assert said(load, hum, told=True) == (2.0, "Unit load: beyond 15 A; Humidity")
+    assert said(hum, told=False) == (1.0, "Humidity"), "raised is raised, whatever it is called"
+    assert said(told=True) == (0.0, None)
+    assert said(told=False) == (None, None), "nothing that would have said so was read"
+
+
+def test_alarms_are_told_only_where_each_one_was_read() -> None:
+    base = "/redfish/v1/PowerEquipment/RackPDUs/1"
+    one = {"@odata.type": "#Alarm.v1_0_0.Alarm", "Name": "Load", "AlarmState": "Normal"}
+    tree: dict[str, object] = {
+        base: {"@odata.type": "#RackPDU.v1_0_0.RackPDU", "Alarms": {"@odata.id": f"{base}/Alarms"}},
+        f"{base}/Alarms": {"@odata.type": "#AlarmCollection.AlarmCollection", "Members": [{"@odata.id": f"{base}/Alarms/Load"}]},
+        f"{base}/Alarms/Load": one}
+    assert redfish_read.read(tree).alarms_told
+    for missing in (f"{base}/Alarms", f"{base}/Alarms/Load"):
+        assert not redfish_read.read({path: body for path, body in tree.items() if path != missing}).alarms_told
+    assert not redfish_read.read({base: {"@odata.type": "#RackPDU.v1_0_0.RackPDU"}}).alarms_told
+
+
 HOSTILE = "\x1b]0;x\x07[bold]\u202e" + "é" * 4000
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from clustertop.clock import local_minute
 from clustertop.model import LinkState, NodeInfo, Severity
+from clustertop.plain_site import judged
 from clustertop.rules.explain import explain, lines
 from clustertop.rules.spec import builtin
 from feeds import Feed, Place, Supply, inlet, part
@@ -331,6 +332,28 @@ class TestDarkRack:
             ("device_unreachable", "PDU pdu-9"), ("node_unreachable", "rack r7")]
 
 
+class TestSupplies:
+    def supplies(self, *states: str) -> Place:
+        place = Place([], N[:1], ["n1"])
+        for state in states:
+            for _ in range(3):
+                place.now += 60.0
+                place.bmc("n1", 900.0, [("1", {"name": "PSU1"}, {"state": "=ok"}), ("2", {"name": "PSU2"}, {"state": state})])
+                place.tick()
+        return place
+
+    def test_a_supply_that_was_there_and_is_absent_is_told_until_it_is_back(self) -> None:
+        place = self.supplies("=ok", "=absent")
+        assert messages(place) == {"psu_failed n1": "PSU2: absent, and was there before"}
+        place = self.supplies("=ok", "=absent", "!no reading", "=ok")
+        assert (place.said(), place.said("cleared")) == (["psu_failed warning psu:n1:2"], ["psu_failed warning psu:n1:2"])
+
+    def test_an_empty_slot_is_no_fault_and_what_was_never_read_was_not_there(self) -> None:
+        place = self.supplies("!no reading", "=absent")
+        assert place.alerts == []
+        assert place.view["psu"].reason("fault_level", 1) == "absent"
+
+
 class TestTogether:
     """A fault of a node beside what its feed did."""
 
@@ -373,6 +396,112 @@ class TestTogether:
                 for name, place in (("busy", busy), ("quiet", quiet))}
         assert "; feed r1-A 28.5 A of 32 A (89 %)" in text["busy"]
         assert "feed" not in text["quiet"]
+
+
+def line(name: str, amps: float | str, under: str = "", **cells: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    return f"{under or 'phase/'}/{name}", {"kind": "phase", "name": name, "unit": ""}, {"amps": amps, **cells}
+
+
+class TestTheDevicesWord:
+    """What a PDU itself says of a part must not be lost because a feed stands for that part."""
+
+    def after(self, feed: Feed, *readings: list[tuple[str, dict[str, Any], dict[str, Any]]], nodes: int = 1) -> Place:
+        place = Place([feed], N[:nodes])
+        for rows in readings:
+            for _ in range(5):
+                place.now += 10.0
+                place.pdu("p", rows)
+                place.tick()
+        return place
+
+    @pytest.mark.parametrize("gone", [{"amps": "!gone: it was here before"}, {"amps": None}])
+    def test_a_phase_beyond_the_devices_limit_that_disappears_is_no_recovery(self, gone: dict[str, Any]) -> None:
+        limit = {"warn_amps": 20.0, "crit_amps": 25.0}
+        over = [line("L1", 9.0, **limit), line("L2", 26.0, **limit), line("L3", 11.0, **limit)]
+        left = [over[0], line("L2", **gone, **limit), over[2]]
+        place = self.after(Feed("f", None, 230.0, 3, pdu="p"), over, left)
+        assert place.said() == ["feed_limit critical feed:f:"]
+        assert place.said("cleared") == []
+        assert place.feed("f", "limit_level") == place.feed("f", "device_level") == "at least so much: not all of it is known"
+        assert self.after(Feed("f", None, 230.0, 3, pdu="p"), over, [over[0], over[2]]).said("cleared") == [], "nor a row that is not listed"
+
+    def test_a_word_that_is_gone_with_its_phase_is_no_recovery(self) -> None:
+        over = [line("L1", 9.0, state="=ok"), line("L2", 26.0, state="=critical"), line("L3", 11.0, state="=ok")]
+        place = self.after(Feed("f", None, 230.0, 3, pdu="p"), over, [over[0], line("L2", "!gone: it was here before"), over[2]])
+        assert (place.said(), place.said("cleared")) == (["feed_limit critical feed:f:"], [])
+
+    def test_a_limit_of_the_inlet_counts_beside_its_phases(self) -> None:
+        phases = [line(name, 5.0, "inlet//I1") for name in ("L1", "L2", "L3")]
+        place = self.after(Feed("f", None, 230.0, 3, pdu="p"), [
+            part("inlet", "I1", watts=9100.0, warn_watts=7000.0, crit_watts=8000.0), *phases])
+        assert messages(place) == {"feed_limit f": "5.0 A; inlet I1 9100 W, its own limit is 8000 W"}
+        place = self.after(Feed("f", None, 230.0, 3, pdu="p"), [part("inlet", "I1", state="=warning"), *phases],
+                           [part("inlet", "I1", state="=ok"), *phases])
+        assert (place.said(), place.said("cleared")) == (["feed_limit warning feed:f:"], ["feed_limit warning feed:f:"])
+
+    def test_a_word_alone_alerts_but_never_makes_a_feed_fine(self) -> None:
+        feed = Feed("f", None, 230.0, pdu="p")
+        assert messages(self.after(feed, inlet(20.0, state="=critical"))) == {
+            "feed_limit f": "20.0 A; the device says of inlet: critical"}
+        well = self.after(feed, inlet(20.0, state="=ok"))
+        assert not judged(well.view)[0], "how near its breaker it is, nobody has said"
+
+    def test_beside_the_devices_rating_its_word_is_told_where_it_is_worse(self) -> None:
+        feed, said = Feed("f", None, 230.0, pdu="p"), {}
+        for share, word in ((0.6, "critical"), (0.82, "warning"), (0.82, "critical"), (0.9, "critical"), (0.6, "ok")):
+            place = self.after(feed, inlet(32.0 * share, rating_amps=32.0, state=f"={word}"))
+            said[share, word] = [f"{alert.rule} {alert.severity.name.lower()}" for alert in place.alerts]
+        assert said == {(0.6, "critical"): ["feed_limit critical"], (0.82, "warning"): ["feed_current warning"],
+                        (0.82, "critical"): ["feed_limit critical", "feed_current warning"],
+                        (0.9, "critical"): ["feed_current critical"], (0.6, "ok"): []}
+
+    def test_what_the_device_has_raised_of_itself_is_told_in_its_words(self) -> None:
+        alarms = ("alarms/1", {"kind": "pdu", "name": "alarms", "unit": "", "state": "Unit load: beyond 15 A"}, {"state": "=critical"})
+        assert messages(self.after(Feed("f", 32.0, 230.0, pdu="p"), [alarms, *inlet(9.0)])) == {
+            "pdu_part p": "alarms: Unit load: beyond 15 A"}
+
+    def test_a_configured_rating_decides_alone(self) -> None:
+        assert self.after(Feed("f", 32.0, 230.0, pdu="p"), inlet(20.0, state="=critical", crit_amps=3.0)).said() == [
+            "feed_limits_disagree info feed:f:"]
+
+    @pytest.mark.parametrize(("word", "told"), [("tripped", "phase L1 has tripped"), ("lost", "phase L1: 0.0 A")])
+    def test_one_phase_that_is_open_or_dead_is_told_while_the_others_carry(self, word: str, told: str) -> None:
+        well = [line(name, 20.0, state="=ok", tripped=0.0) for name in ("L1", "L2", "L3")]
+        bad = [line("L1", 0.0, state=f"={word}", tripped=float(word == "tripped")), *well[1:]]
+        place = self.after(Feed("f", 32.0, 230.0, 3, pdu="p"), well, bad, well)
+        assert place.said() == place.said("cleared") == ["pdu_part critical pdu:p:phase//L1"]
+        assert messages(self.after(Feed("f", 32.0, 230.0, 3, pdu="p"), well, bad)) == {"pdu_part p": told}
+
+    def test_the_inlets_own_breaker_is_the_feeds_and_one_alert(self) -> None:
+        well = [part("inlet", "I1", state="=ok", tripped=0.0), *(line(name, 20.0, state="=ok", tripped=0.0) for name in ("L1", "L2", "L3"))]
+        bad = [part("inlet", "I1", state="=tripped", tripped=1.0), *(line(name, 0.0, state="=tripped", tripped=1.0) for name in ("L1", "L2", "L3"))]
+        place = self.after(Feed("f", 32.0, 230.0, 3, pdu="p"), well, bad)
+        assert place.said() == ["feed_tripped critical feed:f:"]
+
+    def test_the_only_phase_with_a_load_that_disappears_is_no_load_that_is_gone(self) -> None:
+        busy = [line("L1", 20.0), line("L2", 0.0), line("L3", 0.0)]
+        place = self.after(Feed("f", 32.0, 230.0, 3, pdu="p"), busy, [line("L1", "!gone: it was here before"), *busy[1:]])
+        assert place.said() == []
+        assert place.feed("f", "event") == "at least so much: not all of it is known"
+
+    def test_no_voltage_at_the_first_reading_is_a_lost_feed_and_not_just_an_idle_one(self) -> None:
+        feed = Feed("f", 32.0, 230.0, 3, pdu="p", supplies=ON[:1])
+        dark = [line(name, 0.0, volts=0.0) for name in ("L1", "L2", "L3")]
+        place = self.after(feed, dark, [line(name, 0.0, volts=231.0) for name in ("L1", "L2", "L3")])
+        assert place.said() == ["feed_lost critical feed:f:"]
+        assert place.feed("f", "event") == "no load seen on it yet", "the voltage is back, and nothing was ever seen to run"
+        assert messages(self.after(feed, dark)) == {"feed_lost f": "feed lost: what it carried before is not known"}
+        assert self.after(feed, [dark[0], line("L2", 0.0, volts=230.0), line("L3", 0.0, volts=230.0)]).said() == []
+        assert self.after(feed, [line(name, 0.0) for name in ("L1", "L2", "L3")]).said() == [], "230 V are configured, not read"
+        spare = Feed("f", 32.0, 230.0, 3, pdu="p")
+        assert self.after(spare, dark).said() == [], "nothing hangs on it"
+
+    def test_a_load_of_48_volts_that_is_switched_off_is_no_lost_feed(self) -> None:
+        for volts in (48.0, None):
+            place = self.after(Feed("f", 32.0, volts, pdu="p"), inlet(20.0, volts=46.0), inlet(0.0, volts=46.0))
+            assert place.said() == ["feed_load_gone warning feed:f:"]
+            place = self.after(Feed("f", 32.0, volts, pdu="p"), inlet(20.0, volts=46.0), inlet(0.0, volts=2.0))
+            assert place.said() == ["feed_lost critical feed:f:"]
 
 
 def test_every_severity_of_power_rules_is_meant() -> None:

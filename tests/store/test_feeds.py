@@ -9,6 +9,8 @@ import msgspec
 import pytest
 
 from clustertop.model import LinkState, NodeInfo
+from clustertop.plain_site import feed_objects
+from clustertop.rules.power_words import feeds_of
 from clustertop.rules.spec import Clear, Level, builtin
 from feeds import Feed, Place, Supply, inlet, part
 
@@ -67,6 +69,11 @@ class TestParts:
         assert place.feed("f", "amps") == 25.7
         assert place.feed("f", "watts") == pytest.approx(12700.0)
         assert place.feed("f", "neutral_amps") == pytest.approx(10.8)
+        assert (place.feeds.attrs[0]["neutral_by"], place.feeds.attrs[0]["volts_by"]) == ("worked out of the phases", "configured")
+        place.pdu("pdu-a", [*(part("phase", name, amps=15.0, volts=229.0) for name in ("L1", "L2", "L3")), part("neutral", "N", amps=4.0)])
+        place.tick(10.0)
+        assert place.feed("f", "neutral_amps") == 4.0
+        assert not {"neutral_by", "volts_by"} & place.feeds.attrs[0].keys(), "what a meter says is not marked"
 
     def test_of_three_phases_a_total_or_two_of_them_are_a_lower_bound(self) -> None:
         place = single(phases=3)
@@ -238,6 +245,10 @@ class TestWhatHangsOnIt:
         assert (place.feed("f", "nodes"), place.feed("f", "nodes_lost")) == (2.0, 1.0)
         owners = place.core.store.owners
         assert owners.supplied(owners.first_feed) >= {0, 1}
+        assert place.feeds.attrs[0]["nodes"] == "n[1-2]"
+        assert (owners.feeds_of(0), owners.feeds_of(1)) == ((0,), (0,))
+        assert feed_objects(place.view)[0]["nodes"] == ["n1", "n2"]
+        assert feeds_of(place.view, 1) == [0], "what its feed did is told of the node as well"
 
     def test_a_supply_is_said_to_hang_on_its_feed_also_when_it_is_listed_anew(self) -> None:
         feeds = [Feed("a", 16.0, 230.0, supplies=(Supply("n1", ("PSU1",)),)), Feed("b", 16.0, 230.0, supplies=(Supply("n1", ("2",)),))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import ClassVar
 
 import pytest
@@ -34,8 +35,8 @@ class PowerSource(Place):
     origins: ClassVar[dict[str, dict[str, str]]] = {}
     times = None
 
-    def __init__(self) -> None:
-        super().__init__(FEEDS, NODES, bmcs=("n1", "n2", "n3"))
+    def __init__(self, *feeds: Feed) -> None:
+        super().__init__(feeds or FEEDS, NODES, bmcs=("n1", "n2", "n3"))
         self.asked: list[Request] = []
 
     @property
@@ -122,6 +123,7 @@ async def test_the_feed_under_the_cursor_is_told_with_its_parts_and_nodes(source
         shown = text(app)
         assert "pair r1-B" in shown
         assert "PDU pdu-a" in shown
+        assert "volts 230 V (configured)" in shown, "no meter says so"
         assert re.search(r"bank B1 .*12 A of 16 A", shown)
         assert re.search(r"n1 .*6000 W  BMC .*PSU1 ok", shown)
         assert "PSU2" not in shown, "only the supplies that hang on this feed"
@@ -221,6 +223,48 @@ async def test_enter_shows_the_nodes_of_the_feed_and_their_page_has_their_power(
         assert re.search(r"feed r1-A .*20.0/32 A", told)
         assert "redundancy LOST" in told
         assert re.search(r"PSU2 +FAILED", told)
+
+
+async def test_nodes_that_the_outlets_name_stand_on_the_screen_and_are_found() -> None:
+    source = PowerSource(replace(FEEDS[0], pair="", supplies=(), outlets_name_nodes=True))
+    for _ in range(2):
+        source.now += 10.0
+        source.pdu("pdu-a", [*inlet(9.0), part("outlet", "n2", amps=4.0)])
+        source.tick()
+    async with console(source, (160, 60)) as (app, pilot):
+        await pilot.press("6")
+        await settle(pilot)
+        assert re.search(r"^ *Nodes by draw *$\n +n2 ", text(app), re.MULTILINE)
+        await pilot.press("enter")
+        await settle(pilot)
+        shown = text(app)
+        assert re.search(r"waiting +n2 ", shown)
+        assert not re.search(r"waiting +n1 ", shown)
+
+
+async def test_a_cursor_that_was_not_moved_stays_on_the_worst_feed() -> None:
+    feeds = [Feed(f"f{number:02}", 32.0, 230.0, pdu=f"p{number:02}") for number in range(40)]
+    source = PowerSource(*feeds)
+
+    def read(**odd: float) -> None:
+        source.read(**{one.pdu: odd.get(one.pdu, 9.0 + number / 10) for number, one in enumerate(feeds)})
+
+    read(p05=15.0)
+    async with console(source, (120, 24)) as (app, pilot):
+        await pilot.press("6")
+        await settle(pilot)
+        table = app.panes["power"].table
+        assert app.panes["power"].feed() == "f05"
+        for _ in range(3):
+            read(p05=8.0, p31=31.0)
+        await take(app, pilot)
+        assert (app.panes["power"].feed(), table.place, table.top) == ("f31", 0, 0)
+        await pilot.press("down")
+        held = app.panes["power"].feed()
+        for _ in range(3):
+            read(p05=31.5, p31=31.0)
+        await take(app, pilot)
+        assert app.panes["power"].feed() == held, "the operator's own choice stays"
 
 
 async def test_without_a_feed_the_screen_says_what_to_configure() -> None:

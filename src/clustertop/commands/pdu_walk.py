@@ -145,6 +145,8 @@ async def _print_rows(pdu: Pdu) -> int:
     rows = await pdu.client.get([SYS_OBJECT_ID, SYS_DESCR, SYS_NAME])
     walk = await pdu.client.walk((1, 3, 6, 1, 4, 1))
     print("\n".join(_snmprec(rows | walk.rows)))
+    print("clustertop: some devices tell communities and passwords among their rows; look them through before you "
+          "pass them on", file=sys.stderr)
     if walk.cut:
         print(f"clustertop: {walk.cut}", file=sys.stderr)
     return EXIT_OK if rows or walk.rows else EXIT_WARNING

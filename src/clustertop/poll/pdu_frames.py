@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from clustertop.model import Attr
-    from clustertop.sources.bmc_reading import BmcReading, Circuit, Value
+    from clustertop.sources.bmc_reading import Alarm, BmcReading, Circuit, Value
     from clustertop.sources.pdu_reading import PartReading, PduReading
     from clustertop.wire.frame import TablePart
 
@@ -24,6 +24,8 @@ _RAW_NUMBERS = 4
 """Raw integers shown of a device without a profile."""
 _CIRCUIT_KINDS = {"mains": "inlet", "branch": "branch", "outlet": "outlet", "group": "group"}
 _TRIPPED = frozenset({"tripped", "open", "off"})
+_SEVERITY = {"ok": 1, "warning": 1, "critical": 2}
+"""Of an alarm that is raised."""
 _HEALTH = {"ok": "ok", "warning": "warning", "critical": "critical"}
 
 
@@ -64,6 +66,12 @@ def circuits_part(reading: BmcReading, at: float) -> GroupPart:
     rows: list[Row] = []
     kept: list[dict[str, Cell]] = []
     note = sentence(reading.notes)
+    for unit, raised in _alarms(reading).items():
+        worst = max((_SEVERITY.get(one.severity, 1) for one in raised), default=0)
+        said = sentence([": ".join(filter(None, (one.name, one.message))) for one in raised])
+        attrs = _row("pdu", "alarms", unit, "", note)
+        rows.append(Row(f"alarms/{unit or '1'}", {**attrs, "state": said} if said else attrs))
+        kept.append({"state": state(("ok", "warning", "critical")[worst], STATES)})
     for circuit in sorted(reading.circuits, key=lambda one: _CIRCUIT_KINDS.get(one.kind) == "outlet"):
         kind = _CIRCUIT_KINDS.get(circuit.kind, "branch")
         unit = _unit(circuit.id)
@@ -78,9 +86,9 @@ def circuits_part(reading: BmcReading, at: float) -> GroupPart:
                 rows.append(Row(f"{circuit.id}/{line}", _row(phase, name, unit, "", note)))
                 kept.append({"amps": _value(amps), "volts": _value(volts.get(f"{line}ToNeutral")),
                              "rating_amps": _value(circuit.rated_amps) if phase == "phase" else None})
-    if not rows:
-        rows, kept = [Row("pdu/1/0", _row("pdu", "PDU", "", "", note))], [
-            dict.fromkeys(("amps", "watts"), "!it tells of no circuit")]
+    if not reading.circuits:
+        rows.append(Row("pdu/1/0", _row("pdu", "PDU", "", "", note)))
+        kept.append(dict.fromkeys(("amps", "watts"), "!it tells of no circuit"))
     names = list(dict.fromkeys(name for one in kept for name in one))
     behind = 0.0
     if reading.detail_at is not None and reading.taken_at is not None:
@@ -88,6 +96,16 @@ def circuits_part(reading: BmcReading, at: float) -> GroupPart:
     columns: dict[str, list[Cell]] = {name: [one.get(name) for one in kept] for name in names}
     columns["behind"] = [behind if row.a["kind"] == "outlet" else 0.0 for row in rows]
     return GroupPart(at, tb={"pdu": table_part(rows, columns)})
+
+
+def _alarms(reading: BmcReading) -> dict[str, list[Alarm]]:
+    """By PDU, what it has raised; none raised is said only where the device tells of alarms at all."""
+    units = dict.fromkeys(_unit(one.id) for one in reading.circuits)
+    out: dict[str, list[Alarm]] = {unit: [] for unit in units} if reading.alarms_told else {}
+    for one in reading.alarms:
+        unit = _unit(one.id)
+        out.setdefault(unit if unit in units or len(units) != 1 else next(iter(units)), []).append(one)
+    return out
 
 
 def _circuit(circuit: Circuit) -> dict[str, Cell]:

@@ -30,7 +30,8 @@ _OF_SUPPLY = frozenset({"psu", "bmc", "device"})
 
 def _dark(rule: Rule) -> bool:
     """Whether a rule tells of what becomes dark with its feed: a link, a supply, a device, a card that is braked."""
-    return rule.table in _OF_SUPPLY or (rule.table, rule.metric) in {
+    # That another device answers is no darkness: it may be why a feed is thought lost.
+    return (rule.table in _OF_SUPPLY and rule.metric != "replaced") or (rule.table, rule.metric) in {
         ("node", "reachable"), ("node", "frames_missed"), ("gpu", "power_brake")}
 
 

@@ -74,8 +74,29 @@ def _ahead(view: FleetView, seconds: float) -> str:
 
 def _limit(view: FleetView, row: int) -> str:
     table = view["feed"]
-    warning, critical = table.value("warning_amps", row), table.value("critical_amps", row)
-    return f"{carries(table, row)}; the PDU's own limits are {amps(warning)} and {amps(critical)}"
+    text = carries(table, row)
+    if table.attrs[row].get("limits") == "device limits":
+        warning, critical = table.value("warning_amps", row), table.value("critical_amps", row)
+        text += f"; the PDU's own limits are {amps(warning)} and {amps(critical)}"
+    return "; ".join([text, *_beyond(view, str(table.attrs[row].get("pdu") or ""))[:2]])
+
+
+def _beyond(view: FleetView, pdu: str) -> list[str]:
+    """Parts of a PDU that feeds stand for and that the device itself calls near or beyond a limit, in its words."""
+    table, out = view["pdu"], []
+    owner = view.of.number("pdu", pdu)
+    for row in () if owner is None else table.rows_of(owner).tolist():
+        if table.attrs[row].get("kind") == "outlet" or table.value("part_level", row):
+            continue
+        watts, most = table.value("watts", row), table.value("critical_watts", row)
+        least = table.value("warning_watts", row)
+        limit = most if most is not None and watts is not None and watts >= most else least
+        if watts is not None and limit is not None and watts >= limit:
+            out.append(f"{table.labels[row]} {quantity(watts, 'W')}, its own limit is {quantity(limit, 'W')}")
+        elif (state := table.value("part_state", row)) in {1.0, 2.0}:
+            word = table.attrs[row].get("state") or table.spec.metric("part_state").words[int(state)]
+            out.append(f"the device says of {table.labels[row]}: {word}")
+    return out
 
 
 def _failover(view: FleetView, row: int) -> str:
@@ -159,6 +180,8 @@ def _part(view: FleetView, row: int) -> str:
     said = str(table.attrs[row].get("state") or "")
     if table.value("tripped", row) == 1:
         return f"{table.labels[row]} has tripped" + (f" ({said})" if said else "")
+    if table.attrs[row].get("kind") == "pdu":
+        return f"{table.labels[row]}: {said or 'raised'}"
     text = f"{table.labels[row]}: {amps(table.value('amps', row))}"
     limits = [f"{word} {amps(value)}" for word, name in (
         ("its own warning", "warning_amps"), ("its own limit", "critical_amps"), ("rating", "rating_amps"))
@@ -180,6 +203,8 @@ def _supply(view: FleetView, row: int) -> str:
     state = table.value("psu_state", row)
     word = table.spec.metric("psu_state").words.get(int(state), "?") if state is not None else "?"
     said = str(table.attrs[row].get("words") or "")
+    # A slot that was always empty is no fault.
+    word += ", and was there before" if state == bmc.PSU_ABSENT else ""
     text = f"{table.labels[row]}: {word}" + (f" ({said})" if said else "")
     on = table.attrs[row].get("feed")
     return text + (f"; on feed {on}" if on else "")
@@ -200,6 +225,12 @@ def _device_stale(view: FleetView, row: int) -> str:
             f"{duration(table.value('interval_seconds', row))} expected")
 
 
+def _replaced(view: FleetView, row: int) -> str:
+    table = view["device"]
+    now, before = table.attrs[row].get("serial"), table.attrs[row].get("serial_before")
+    return f"{table.labels[row]} tells serial number {now or '?'}, at first it was {before or '?'}"
+
+
 SPECIAL: dict[str, Callable[[FleetView, int], str]] = {
     "feed_current": _current,
     "feed_limit": _limit,
@@ -215,6 +246,7 @@ SPECIAL: dict[str, Callable[[FleetView, int], str]] = {
     "psu_failed": _supply,
     "device_unreachable": _device,
     "device_stale": _device_stale,
+    "device_replaced": _replaced,
 }
 
 
@@ -225,11 +257,7 @@ def feeds_of(view: FleetView, node: int) -> list[int]:
     """Rows of the feed table that node number *node* hangs on."""
     if not 0 <= node < len(view.nodes):
         return []
-    names = view.owners[node].feeds
-    if not names:
-        return []
-    table, first = view["feed"], view.of.first_feed
-    return [row for row in range(len(table)) if view.owners[first + row].name in names]
+    return list(view.of.feeds_of(node))
 
 
 def did(view: FleetView, row: int, at: float, since: str = "ago") -> str:

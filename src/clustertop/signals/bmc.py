@@ -16,6 +16,8 @@ from clustertop.signals.metric import Metric, table, word_parser
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numpy.typing import NDArray
+
     from clustertop.signals.columns import Columns
 
 _REDFISH = "https://www.dmtf.org/dsp/DSP0268"
@@ -57,8 +59,8 @@ PSU = table("psu", "bmc", "power supplies", (
     Metric("input_amps", "A", "current taken from the feed", "in_amps", hi=_MOST_AMPS, source=_REDFISH, label="in A"),
     Metric("capacity_watts", "W", "rating; never a load", "capacity", hi=_MOST_WATTS, source=_REDFISH,
            label="capacity"),
-    Metric("fault_level", "", "how bad what the supply says is; of one that is absent nothing", kind="derived",
-           words={0: "ok", 1: "warning, or no input", 2: "FAILED"}),
+    Metric("fault_level", "", "how bad what the supply says is; of one that is absent only where it was there before",
+           kind="derived", words={0: "ok", 1: "warning, no input, or gone", 2: "FAILED"}),
 ))
 _FAULTS = {PSU_OK: 0.0, PSU_NO_INPUT: 1.0, PSU_FAILED: 2.0, PSU_WARNING: 1.0}
 _ABSENT = intern("absent")
@@ -79,16 +81,29 @@ SENSOR = table("sensor", "bmc", "sensors of BMCs", (
 ))
 
 
-def derive_psu(t: Columns) -> None:
-    """Work out ``fault_level`` of table ``psu`` in place."""
+def derive_psu(t: Columns, there: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Work out ``fault_level`` of table ``psu`` in place.
+
+    A slot that was always empty is no fault; a supply that was there and is not any more may be one that died.
+
+    Args:
+        t: the table.
+        there: [rows of the call before] which supplies were there at any time.
+
+    Returns:
+        The same as of now, [rows].
+    """
     state = t.col("psu_state")
+    there = np.append(there, np.zeros(len(t) - len(there), np.bool_)) | (state != PSU_ABSENT) & ~np.isnan(state)
     level = np.full(len(t), np.nan)
     for code, bad in _FAULTS.items():
         level[state == code] = bad
+    level[there & (state == PSU_ABSENT)] = 1.0
     t.put("fault_level", level)
     unknown = np.isnan(state)
     t.why_of("fault_level")[unknown] = t.why_of("psu_state")[unknown]
-    t.set_why("fault_level", state == PSU_ABSENT, _ABSENT)
+    t.set_why("fault_level", (state == PSU_ABSENT) & ~there, _ABSENT)
+    return there
 
 
 def label(key: str, attrs: Mapping[str, object]) -> str:

@@ -20,6 +20,8 @@ TABLE = table("device", "", "devices", (
            "fault", kind="derived", label="late"),
     Metric("interval_seconds", "s", "between two readings", kind="derived", label="every"),
     Metric("reading_seconds", "s", "what the last reading took", kind="derived", label="took"),
+    Metric("replaced", "", "1: it tells another serial number than at first", kind="derived",
+           words={0: "no", 1: "ANOTHER DEVICE"}),
 ))
 
 

@@ -92,8 +92,8 @@ TABLE = table("feed", "", "feeds", (
     Metric("neutral_amps", "A", "neutral current of a star, from its phases; without harmonics", kind="derived"),
     Metric("device_level", "", "by the device's own enabled limits and its own word", kind="derived",
            words=LEVEL_WORDS),
-    Metric("limit_level", "", "by the device's own enabled limits, where no rating is configured", kind="derived",
-           words=LEVEL_WORDS),
+    Metric("limit_level", "", "by the device's own enabled limits and its word, where no rating is configured",
+           kind="derived", words=LEVEL_WORDS),
 ))
 
 
@@ -154,6 +154,8 @@ class Held:
     critical: Floats
     by_device: Mask
     """No rating is configured, and the device's own limits decide."""
+    unrated: Mask
+    """No rating is configured, so that the device's word counts."""
     disagree: Floats
 
 
@@ -210,8 +212,13 @@ def fill(t: Columns, now: Carried, held: Held, event: NDArray[np.int8], seen: Ma
     t.set_why("trip_seconds", np.isnan(trip) & ~np.isnan(shares), NO_TRIP)
     put("device_level", now.device_level)
     t.set_why("device_level", np.isnan(now.device_level) & known, NO_LIMITS)
-    put("limit_level", np.where(held.by_device, now.device_level, np.nan))
-    t.set_why("limit_level", ~held.by_device & known, BY_RATING)
+    t.set_why("device_level", np.isnan(now.device_level) & known & now.lower_bound, LOWER_BOUND)
+    # Where the device's rating decides, its word is told only where it is worse: one cause is one alert.
+    same = ~held.by_device & (now.device_level <= levels)
+    put("limit_level", np.where(held.unrated, np.where(same, 0.0, now.device_level), np.nan))
+    t.set_why("limit_level", np.isnan(now.device_level) & known, NO_LIMITS)
+    t.set_why("limit_level", np.isnan(now.device_level) & known & now.lower_bound, LOWER_BOUND)
+    t.set_why("limit_level", ~held.unrated & known, BY_RATING)
     t.put("limits_disagree", held.disagree)
 
 

@@ -58,8 +58,9 @@ TABLE = table("pdu", "pdu", "parts of PDUs", (
            words={0: "no", 1: "TRIPPED"}),
     Metric("behind_seconds", "s", "it was asked for at most this long before the reading; outlets are read less often",
            "behind", hi=1e7, source=_RFC),
-    Metric("part_level", "", "by its word and its enabled limits, else by its rating, where no feed stands for it",
-           kind="derived", words={OK: "ok", WARNING: "warning", CRITICAL: "critical"}),
+    Metric("part_level", "", "by its word and its enabled limits, else by its rating; where a feed stands for it only "
+           "whether it is open or without supply", kind="derived",
+           words={OK: "ok", WARNING: "warning", CRITICAL: "critical"}),
 ))
 NO_LIMITS = intern("the device has no limits enabled and no word for it")
 HAS_FEED = intern("judged as a feed")
@@ -68,10 +69,16 @@ _WORDS = {"inlet": "inlet", "phase": "phase", "delta": "phases", "neutral": "neu
           "branch": "branch", "outlet": "outlet"}
 
 
-def derive(t: Columns, claimed: NDArray[np.intp]) -> None:
-    """Work out ``part_level`` in place; *claimed*: rows that a configured feed stands for, judged as that.
+def derive(t: Columns, claimed: NDArray[np.intp], told: NDArray[np.intp]) -> None:
+    """Work out ``part_level`` in place.
 
-    A part that is off may be off on purpose; one whose breaker is open, or whose supply is gone, is not.
+    A part that is off may be off on purpose; one whose breaker is open, or whose supply is gone, is not. That is said
+    of a feed's part as well: while its other phases carry, nothing else shows it.
+
+    Args:
+        t: the table.
+        claimed: rows that a configured feed stands for: their currents are judged as that.
+        told: those of them of whose feed an event is told.
     """
     amps, watts, state = t.col("amps"), t.col("watts"), t.col("part_state")
     level = np.full(len(t), np.nan)
@@ -87,10 +94,13 @@ def derive(t: Columns, claimed: NDArray[np.intp]) -> None:
     with np.errstate(invalid="ignore"):
         for code, mine in ((WARNING, limits[:2]), (CRITICAL, limits[2:])):
             level[(state == code) | (mine[0][1] >= mine[0][0]) | (mine[1][1] >= mine[1][0])] = code
-    level[(t.col("tripped") == 1) | (state == LOST)] = CRITICAL
-    level[claimed] = np.nan
+    broken = (t.col("tripped") == 1) | (state == LOST)
+    level[broken] = CRITICAL
+    level[claimed] = np.where(broken[claimed], CRITICAL, np.where(np.isnan(state[claimed]), np.nan, OK))
+    level[told] = np.nan
     t.put("part_level", level, NO_LIMITS)
-    t.why_of("part_level")[claimed] = HAS_FEED
+    mine = claimed[np.isnan(level[claimed])]
+    t.why_of("part_level")[mine] = HAS_FEED
 
 
 def label(key: str, attrs: Mapping[str, object]) -> str:

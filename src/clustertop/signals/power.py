@@ -156,16 +156,21 @@ _TOOK_OVER = 0.25
 MATTERS_RATIO = 0.05
 """A load below this share of its breaker that goes away is nothing to speak of."""
 
+_DEAD_VOLTS = 30.0
+"""Below the least that a load runs on where no voltage is configured: a telecom plant of 48 V ends at 40 V."""
+_DEAD_RATIO = 0.25
+
 FeedEvent = Literal["", "feed lost", "breaker tripped", "load gone"]
 
 
 def feed_event(
     before_amps: float, now_amps: float, rating_amps: float, *, other_before: float = math.nan,
-    other_now: float = math.nan, volts: float = math.nan, nodes_lost: int = 0, tripped: bool = False,
+    other_now: float = math.nan, dead: bool = False, nodes_lost: int = 0, tripped: bool = False,
 ) -> FeedEvent:
     """What happened to a feed whose current fell to none.
 
-    ``feed lost``: the other feed of its pair rose by as much, or its voltage is gone while the agent still answers.
+    ``feed lost``: the other feed of its pair rose by as much, or it is *dead*: no voltage, while the agent still
+    answers.
     ``breaker tripped``: the device says so, or nodes were lost with the load. A step to zero is not good news.
     ``load gone``: neither; the cause is not known. Empty: nothing of the kind, or one of the currents is unknown.
     """
@@ -174,9 +179,19 @@ def feed_event(
     if not (before_amps >= MATTERS_RATIO * rating_amps and 0 <= now_amps <= GONE_RATIO * rating_amps):
         return ""
     lost, rise = before_amps - now_amps, other_now - other_before
-    if abs(rise - lost) <= _TOOK_OVER * lost or (volts < 50 and not nodes_lost):
+    if abs(rise - lost) <= _TOOK_OVER * lost or (dead and not nodes_lost):
         return "feed lost"
     return "breaker tripped" if nodes_lost > 0 else "load gone"
+
+
+def voltage_gone(volts: ArrayLike, nominal_volts: ArrayLike = math.nan) -> NDArray[np.bool_]:
+    """Where a measured voltage is none: below a quarter of the nominal one; False where unknown.
+
+    Of 230 V what a dead cord still shows is well below that, and 48 V of direct current are no dead cord.
+    """
+    nominal = _floats(nominal_volts)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(_floats(volts) < np.where(nominal > 0, _DEAD_RATIO * nominal, _DEAD_VOLTS), np.bool_)
 
 
 def line_amps(va_12: ArrayLike, va_23: ArrayLike, va_31: ArrayLike, volts: ArrayLike) -> tuple[Floats, Floats, Floats]:

@@ -311,6 +311,8 @@ class BmcReading:
     sensors: tuple[Sensor, ...] = ()
     circuits: tuple[Circuit, ...] = ()
     alarms: tuple[Alarm, ...] = ()
+    alarms_told: bool = False
+    """The device has alarms, and all of them were read: none raised is none."""
     events: tuple[Event, ...] = ()
     events_at: float | None = None
     """When the event log was read; it is read apart from the sensors and may be much older."""

@@ -120,7 +120,8 @@ def read(tree: Mapping[str, object], *, taken_at: float | None = None, memo: Mem
         model=text(maker, "Model"), host_power=power_state, watts=watts, watts_source=source,
         capacity_watts=_capacity(chassis.values(), psus), meters=tuple(meters), psus=tuple(psus),
         redundancy=tuple(group for one in chassis.values() for group in one.redundancy),
-        sensors=tuple(sensors), circuits=tuple(circuits), alarms=tuple(_alarms(kinds)))
+        sensors=tuple(sensors), circuits=tuple(circuits), alarms=tuple(_alarms(kinds)),
+        alarms_told=_told(kinds, bodies))
 
 
 def _spread(tree: Mapping[str, object]) -> dict[str, Mapping[str, Any]]:
@@ -334,6 +335,15 @@ def _alarms(kinds: Mapping[str, list[tuple[str, Mapping[str, Any]]]]) -> Iterabl
         state = text(body, "DetectorState")
         if state.lower() in {"warning", "critical"}:
             yield Alarm(path, text(body, "Name", "Id"), state.lower(), "leak detected")
+
+
+def _told(kinds: Mapping[str, list[tuple[str, Mapping[str, Any]]]], bodies: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether the device tells of alarms, and every one of them was read."""
+    lists = [body for _, body in kinds.get("AlarmCollection", ())]
+    whole = all(path.rstrip("/") in bodies for body in lists for path, _ in redfish_map.members(body))
+    pdus = [body for _, body in kinds.get("RackPDU", ())]
+    listed = sum("Alarms" in body for body in pdus)
+    return whole and len(lists) >= listed and (bool(lists) or any("TriggeredAlarms" in body for body in pdus))
 
 
 def _reports(

@@ -22,7 +22,7 @@ DOWN = frozenset({
     LinkState.NO_PYTHON, LinkState.PROBE_FAILED,
 })
 """States of a link in which nothing can be read."""
-SAID = ("model", "serial", "firmware", "profile", "problem", "notes")
+SAID = ("model", "serial", "serial_before", "firmware", "profile", "problem", "notes")
 """Facts of a device that its row keeps, as it told them last."""
 MAX_SAID = 300
 """Longest that is kept of one, in characters."""
@@ -40,6 +40,9 @@ class Devices:
         self._interval = np.array([one.interval_seconds for one in owners.site.devices], np.float64)
         self._took = np.full(count, np.nan)
         self._frames = np.zeros(count, np.int64)
+        self._serial = [""] * count
+        """What each told at first."""
+        self._replaced = np.full(count, np.nan)
         self.reasons = [""] * count
         """Why each link is as it is; empty where all is well."""
         for place, device in enumerate(owners.site.devices):
@@ -70,9 +73,14 @@ class Devices:
                 self._took[place] = part.ms / 1000
 
     def _say(self, place: int, facts: Mapping[str, Attr]) -> None:
+        if serial := clean(str(facts.get("serial") or ""), MAX_SAID):
+            self._serial[place] = self._serial[place] or serial
+            self._replaced[place] = float(serial != self._serial[place])
         before = self._table.attrs[place]
         kept = {name: said for name, said in before.items() if name not in SAID}
         told = {name: clean(str(facts[name]), MAX_SAID) for name in SAID if facts.get(name)}
+        if self._replaced[place] == 1:
+            told["serial_before"] = self._serial[place]
         if {**kept, **told} != before:
             self._table.say(place, {**kept, **told})
 
@@ -91,6 +99,7 @@ class Devices:
         columns.put("age_intervals", np.where(up, age / self._interval, np.nan), Why.NOT_JUDGED)
         columns.put("interval_seconds", self._interval)
         columns.put("reading_seconds", self._took, Why.NEVER_READ)
+        columns.put("replaced", self._replaced, np.where(np.isnan(age), Why.NEVER_READ, Why.NOT_PROVIDED))
         table.read_at[:count] = self._good_at
         table.interval[:count] = self._interval
         table.other_reads[:count] = self._frames

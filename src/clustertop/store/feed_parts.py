@@ -29,6 +29,11 @@ class Part:
     missing: bool = False
     """Not every conductor is among *rows*: the worst one may be another."""
 
+    @property
+    def all(self) -> tuple[int, ...]:
+        """Every row that is the feed's, each once."""
+        return tuple(dict.fromkeys((*self.rows, *self.deltas, *((self.whole,) if self.whole >= 0 else ()))))
+
 
 def choose(feed: Feed, rows: Sequence[int], keys: Sequence[str], attrs: Sequence[Mapping[str, Attr]]) -> Part:
     """The part of a PDU that *feed* is.

@@ -177,9 +177,15 @@ class Events:
         self.seen = np.zeros(feeds, np.bool_)
         """A load was seen on it since the console runs."""
 
+    @staticmethod
+    def none(ratings: Floats) -> Floats:
+        """[feeds] A: a current of no more than that is none."""
+        out: Floats = power.GONE_RATIO * _scale(ratings)
+        return out
+
     def update(
-        self, past: Past, new: Mask, amps: Floats, volts: Floats, ratings: Floats, said: tuple[Mask, Mask],
-        silent: Mask, partner: NDArray[np.intp], nodes_lost: NDArray[np.int64], now: float,
+        self, past: Past, new: Mask, amps: Floats, volts: Floats, nominal: Floats, ratings: Floats,
+        said: tuple[Mask, Mask], silent: Mask, partner: NDArray[np.intp], nodes_lost: NDArray[np.int64], now: float,
     ) -> None:
         """Take the readings of a moment; arrays [feeds].
 
@@ -187,7 +193,8 @@ class Events:
             past: the last readings, these already in it.
             new: which feeds have a new reading.
             amps: NaN where unknown.
-            volts: NaN where unknown.
+            volts: as measured, the highest of its conductors; NaN where unknown.
+            nominal: volts as configured; NaN where they are not.
             ratings: NaN where unknown.
             said: the device says that the breaker is open; that its supply is gone.
             silent: the PDU does not answer: it may have lost its own supply with the feed.
@@ -195,7 +202,7 @@ class Events:
             nodes_lost: nodes on it that stopped answering within the last minutes.
             now: our monotonic clock.
         """
-        scale = np.where(ratings > 0, ratings, _ASSUMED_RATING)
+        scale = _scale(ratings)
         tripped, cut = said
         # A load that was small need not come back as more than it was.
         enough = np.fmin(power.MATTERS_RATIO * scale, BACK_RATIO * self.before)
@@ -215,8 +222,9 @@ class Events:
         quiet = silent & (partner >= 0) & (past.last >= power.MATTERS_RATIO * scale) & (
             now - past.last_at <= SETTLED_SECONDS)
         fresh = (self.kind != feed.NO_EVENT) & (self.kind != feed.LOST) & (now - self.at <= SETTLED_SECONDS)
+        dead = power.voltage_gone(volts, nominal) & ~silent
         for row in np.flatnonzero(((fell | quiet) & (self.kind == feed.NO_EVENT)) | (fresh & ~open_now)).tolist():
-            self._judge(row, past, amps, volts, scale, partner, nodes_lost, now, silent=bool(quiet[row]))
+            self._judge(row, past, amps, scale, partner, nodes_lost, now, silent=bool(quiet[row]), dead=bool(dead[row]))
 
     def _take(self, rows: Mask, kind: int, past: Past, now: float) -> None:
         """The device says what happened: no need to work it out."""
@@ -228,8 +236,8 @@ class Events:
             self.kind[row] = kind
 
     def _judge(
-        self, row: int, past: Past, amps: Floats, volts: Floats, scale: Floats, partner: NDArray[np.intp],
-        nodes_lost: NDArray[np.int64], now: float, *, silent: bool,
+        self, row: int, past: Past, amps: Floats, scale: Floats, partner: NDArray[np.intp],
+        nodes_lost: NDArray[np.int64], now: float, *, silent: bool, dead: bool,
     ) -> None:
         other = int(partner[row])
         standing = self.kind[row] != feed.NO_EVENT
@@ -247,7 +255,7 @@ class Events:
         found = power.feed_event(
             before, carried, float(scale[row]), other_before=other_before,
             other_now=float(past.last[other]) if other >= 0 else math.nan,
-            volts=math.nan if silent else float(volts[row]), nodes_lost=0 if silent else int(nodes_lost[row]))
+            dead=dead and not silent, nodes_lost=0 if silent else int(nodes_lost[row]))
         code = _EVENTS[found]
         # A silent PDU alone is not a lost feed: only the other of its pair can say so.
         if code == feed.NO_EVENT or (silent and code != feed.LOST) or (standing and code == feed.GONE):
@@ -255,6 +263,11 @@ class Events:
         self.kind[row] = code
         if not standing:
             self.at[row], self.before[row], self._other_before[row] = at, before, other_before
+
+
+def _scale(ratings: Floats) -> Floats:
+    out: Floats = np.where(ratings > 0, ratings, _ASSUMED_RATING)
+    return out
 
 
 def _at(past: Past, row: int, at: float) -> float:

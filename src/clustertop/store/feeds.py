@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from clustertop.hosts import fold
 from clustertop.model import Why, intern
-from clustertop.places import Supply
 from clustertop.signals import feed, power
 from clustertop.store.feed_estimate import FROM_BMC, FROM_GPU, NOTHING, Estimates
+from clustertop.store.feed_levels import LIMITS, least, padded, reader, told, worst
 from clustertop.store.feed_parts import Part, choose
 from clustertop.store.feed_past import SETTLED_SECONDS, Events, Past
 from clustertop.store.view import Freshness
@@ -41,9 +40,6 @@ _NO_ANSWER = intern("its PDU does not answer")
 _NO_PDU = intern("its PDU is not among the devices")
 _NO_VOLTS = intern("no volts configured, so no current can be estimated")
 _NOTHING = intern(NOTHING)
-_CUT = 4
-"""Of a part's state: its supply is gone."""
-_HELD = ("rating_amps", "warning_amps", "critical_amps", "warning_watts", "critical_watts")
 
 
 class Feeds:
@@ -87,16 +83,27 @@ class Feeds:
         self._metered = np.array([bool(one.pdu) for one in site.feeds], np.bool_)
         self._pdu = np.array([-1 if owner is None else owner for owner in pdus], np.int64)
         self._listed = -1
+        self._identity: dict[int, tuple[str, str]] = {}
+        """By PDU: its serial number and its profile."""
+        self._others: set[int] = set()
+        """Rows that were another device's."""
         self._parts = [Part() for _ in site.feeds]
         self._rows = np.full((count, 1), -1, np.intp)
+        self._spoken = np.full((count, 1), -1, np.intp)
+        """[feeds, most] every row that the device may say something of: its conductors, and the part they belong to."""
+        self._open = np.zeros(count, np.bool_)
+        """[feeds] something happened to its load, which is told of the feed."""
         self._whole = np.full(count, -1, np.intp)
         self._first = np.zeros(count, np.intp)
         self._missing = np.zeros(count, np.bool_)
-        self._claimed = np.empty(0, np.intp)
+        self._phase_missing = np.zeros(count, np.bool_)
+        self._partial = np.zeros(count, np.bool_)
+        """[feeds] a conductor of it is not known: no current at the others is not none."""
         self._star: list[int] = []
         self._delta: list[int] = []
         self._no_part = np.zeros(count, np.uint16)
         self._past, self._events = Past(count), Events(count)
+        self._measured_volts = np.full(count, np.nan)
         self._absurd_before = np.zeros(count, np.bool_)
         self._absurd = np.zeros(count, np.bool_)
         self._seen_at = np.full(count, -np.inf)
@@ -105,7 +112,9 @@ class Feeds:
         self._numbers = numbers
         self._psus_listed = -1
         self._said: list[dict[str, Attr]] = [{} for _ in site.feeds]
-        self._told: tuple[feed.Held, bytes, bytes] | None = None
+        self._told: tuple[feed.Held, bytes, bytes, bytes] | None = None
+        self._worked_out = np.zeros((2, count), np.bool_)
+        """[voltage, neutral current; feeds] where that is not measured but configured, or worked out of the phases."""
         self._began: float | None = None
         for row, one in enumerate(site.feeds):
             made = self._table.add(owners.first_feed + row, "", {"name": one.name})
@@ -129,7 +138,7 @@ class Feeds:
         # Of an estimate every node's reading is news; once an interval is often enough.
         new &= self._metered | ~(at < self._seen_at + 0.9 * interval)
         self._seen_at = np.where(new, at, self._seen_at)
-        usable = (carried.coverage >= 1.0) & (self._events.kind == feed.NO_EVENT)
+        usable = (carried.coverage >= 1.0) & (self._events.kind == feed.NO_EVENT) & ~self._partial
         self._past.push(new, at, carried.amps, usable)
         scale = self._scale(carried, new)
         carried = feed.Carried(carried.amps, carried.why, carried.watts, carried.volts, carried.lower_bound,
@@ -137,8 +146,13 @@ class Feeds:
                                carried.device_level)
         lost, just_lost = self._nodes_lost(now)
         events = self._events
-        events.update(self._past, new & self._metered, np.where(self._metered, carried.amps, np.nan), carried.volts,
-                      held.rating, said, silent, self._partner, just_lost, now)
+        known = self._metered & ~(self._partial & (carried.amps <= events.none(held.rating)))
+        load = np.where(known, carried.amps, np.nan)
+        # Without voltage at its first reading it is not just idle, though no load was seen to go.
+        dark = power.voltage_gone(self._measured_volts, self._volts) & new & ~events.seen & (self._nodes > 0)
+        said = (said[0], said[1] | dark)
+        events.update(self._past, new & self._metered, load, self._measured_volts, self._volts, held.rating, said,
+                      silent, self._partner, just_lost, now)
         # What a feed takes over from the other of its pair is a step: it is no climb, and what was before says nothing.
         other = np.maximum(self._partner, 0)
         self._past.forget((self._partner >= 0) & (events.kind[other] != feed.NO_EVENT)
@@ -149,10 +163,12 @@ class Feeds:
         # else what was said of it before stands for as long as nothing runs on it.
         settled = (events.kind == feed.GONE) & (now - events.at > SETTLED_SECONDS)
         kind = np.where(settled, feed.NO_EVENT, events.kind)
+        self._open = events.kind != feed.NO_EVENT
         feed.fill(t, carried, held, kind, seen, self._warning)
         feed.fill_pairs(t, carried, held, self._partner, kind, self._warning)
-        feed.fill_events(t, events.kind, ~np.isnan(carried.amps) & seen & self._metered, events.at, events.before, now,
-                         np.where(self._metered, carried.why, feed.ESTIMATED))
+        unsaid = np.where(self._partial & ~np.isnan(carried.amps), feed.LOWER_BOUND, carried.why)
+        feed.fill_events(t, events.kind, ~np.isnan(load) & seen, events.at, events.before, now,
+                         np.where(self._metered, unsaid, feed.ESTIMATED))
         t.put("nodes", self._nodes)
         t.put("nodes_lost", lost.astype(float))
         self._foretell(carried, held, now)
@@ -169,9 +185,9 @@ class Feeds:
         if pdu is None or self._listed == pdu.listed:
             return
         self._listed = pdu.listed
+        listed = {owner: self._of_this_one(owner, pdu) for owner in set(self._pdu.tolist()) if owner >= 0}
         for row, one in enumerate(self._feeds):
-            owner = int(self._pdu[row])
-            mine = pdu.of_node.get(owner, []) if owner >= 0 else []
+            mine = listed.get(int(self._pdu[row]), [])
             self._parts[row] = part = choose(one, mine, pdu.keys, pdu.attrs)
             self._whole[row] = part.whole
             if one.outlets_name_nodes:
@@ -181,17 +197,28 @@ class Feeds:
             known = part.rows or part.deltas
             self._no_part[row] = Why.KNOWN if known or not mine else intern(
                 f"the PDU has no {one.part}" if one.part else "the PDU has no inlet; name a part of it")
-        widest = max((len(part.rows) for part in self._parts), default=1)
-        self._rows = np.full((len(self._feeds), max(widest, 1)), -1, np.intp)
+        self._rows = padded([part.rows for part in self._parts])
+        self._spoken = padded([part.all for part in self._parts])
         for row, part in enumerate(self._parts):
-            self._rows[row, : len(part.rows)] = part.rows
             self._first[row] = (*part.rows, *part.deltas, 0)[0]
             self._missing[row] = part.missing
-        self._claimed = np.array(sorted({
-            row for part in self._parts for row in (*part.rows, *part.deltas, part.whole) if row >= 0}), np.intp)
+            # Of a total or an average none is none; of a phase that is not there it is not.
+            self._phase_missing[row] = part.missing and any(pdu.attrs[one].get("kind") != "inlet" for one in part.rows)
         self._delta = [row for row, part in enumerate(self._parts) if part.deltas]
         self._star = [row for row, (one, part) in enumerate(zip(self._feeds, self._parts, strict=True))
                       if part.neutral >= 0 or (len(part.rows) == 3 == one.phases and one.wiring == "star")]
+
+    def _of_this_one(self, owner: int, pdu: Table) -> list[int]:
+        """The rows of PDU *owner*, but for what only another device had that was at its address before."""
+        rows = pdu.of_node.get(owner, [])
+        serial = str(self._tables["device"].attrs[owner - self._owners.first_device].get("serial") or "")
+        profile = next((str(pdu.attrs[row].get("profile") or "") for row in rows if pdu.present[row]), "")
+        before = self._identity.get(owner, ("", ""))
+        if any(old and new and old != new for old, new in zip(before, (serial, profile), strict=True)):
+            self._others.update(row for row in rows if not pdu.present[row])
+        self._identity[owner] = (serial or before[0], profile or before[1])
+        self._others.difference_update(row for row in rows if pdu.present[row])
+        return [row for row in rows if row not in self._others]
 
     def _hang(self, row: int, names: set[str]) -> None:
         """The PDU's outlets are named after nodes: those hang on this feed as well."""
@@ -199,11 +226,10 @@ class Feeds:
         more = sorted(name for name in names & self._numbers.keys() if name not in one.nodes)
         if not more:
             return
-        one = replace(one, supplies=(*one.supplies, *(Supply(name) for name in more)))
-        self._feeds = (*self._feeds[:row], one, *self._feeds[row + 1:])
-        self._estimates = Estimates(self._feeds, self._numbers, len(self._owners.nodes))
-        self._nodes[row] = len(one.nodes)
         self._owners.hang(self._owners.first_feed + row, more)
+        self._feeds = self._owners.site.feeds
+        self._estimates = Estimates(self._feeds, self._numbers, len(self._owners.nodes))
+        self._nodes[row] = len(self._feeds[row].nodes)
         self._told = None
 
     def _name_supplies(self) -> None:
@@ -219,9 +245,10 @@ class Feeds:
                     if supply.psus and {psus.keys[row], attrs.get("name")} & {*supply.psus}:
                         psus.say(row, {**attrs, "feed": one.name})
 
-    def claimed(self) -> NDArray[np.intp]:
-        """Rows of the ``pdu`` table that a feed stands for."""
-        return self._claimed
+    def claimed(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Rows of the ``pdu`` table that a feed stands for; those of them of whose feed an event is told."""
+        mine = self._spoken >= 0
+        return np.unique(self._spoken[mine]), np.unique(self._spoken[mine & self._open[:, None]])
 
     def _silent(self) -> Mask:
         """[feeds] whose PDU does not answer."""
@@ -244,7 +271,8 @@ class Feeds:
         amps, why = np.full(count, np.nan), np.full(count, Why.NEVER_READ, np.uint16)
         watts, volts, neutral = np.full(count, np.nan), np.full(count, np.nan), np.full(count, np.nan)
         at, interval = np.full(count, -np.inf), np.full(count, np.nan)
-        bound, absurd, tripped, cut = (np.zeros(count, np.bool_) for _ in range(4))
+        measured = np.full(count, np.nan)
+        bound, partial, absurd, tripped, cut = (np.zeros(count, np.bool_) for _ in range(5))
         level, limits = np.full(count, np.nan), np.full((3, count), np.nan)
         derived = np.zeros(count, np.bool_)
         if pdu is not None and pdu.rows:
@@ -252,17 +280,16 @@ class Feeds:
             c = pdu.columns
             fresh = pdu.fresh(now, self._freshness) & pdu.present[: pdu.rows]
 
-            def read(name: str) -> Floats:
-                out: Floats = np.where(used & fresh[rows], c.col(name)[rows], np.nan)
-                return out
-
+            read = reader(c, self._rows, fresh)
             currents, voltages, powers = read("amps"), read("volts"), read("watts")
-            amps = _worst(currents)
+            amps = worst(currents)
             known = (~np.isnan(currents)).sum(axis=1)
-            bound = (known < used.sum(axis=1)) | self._missing
-            worst = np.argmax(np.where(np.isnan(currents), -1.0, currents), axis=1)
+            partial = (known < used.sum(axis=1)) | self._phase_missing
+            bound = partial | self._missing
+            most = np.argmax(np.where(np.isnan(currents), -1.0, currents), axis=1)
             lines = np.arange(count)
-            volts = np.where(np.isnan(voltages[lines, worst]), _worst(voltages), voltages[lines, worst])
+            measured = worst(voltages)
+            volts = np.where(np.isnan(voltages[lines, most]), worst(voltages), voltages[lines, most])
             # A whole that does not say how much it is: the sum of its conductors, if all of them do.
             watts = powers.sum(axis=1, where=used)
             watts[~used.any(axis=1)] = np.nan
@@ -271,27 +298,25 @@ class Feeds:
             watts = np.where(np.isnan(said), watts, said)
             one_phase = (used.sum(axis=1) == 1) & ~self._polyphase
             absurd = power.scales_disagree(currents, voltages, powers).any(axis=1) & one_phase
-            states = read("part_state")
-            tripped = (read("tripped") == 1).any(axis=1)
-            cut = (states == _CUT).any(axis=1)
-            own = {name: np.where(used, c.col(name)[rows], np.nan) for name in _HELD}
-            limits = np.array([_least(own[name]) for name in _HELD[:3]])
-            level = _device_level(currents, powers, states, own)
+            level, tripped, cut = told(c, self._spoken, fresh)
+            limits = np.array([least(np.where(used, c.col(name)[rows], np.nan)) for name in LIMITS[:3]])
             neutral = self._neutral(currents, known, c.col("amps"), fresh)
             derived = self._from_deltas(amps, volts, watts, c, fresh)
             first = self._first
             has = used.any(axis=1) | derived
             at = np.where(has, pdu.read_at[first], -np.inf)
             interval = np.where(has, pdu.interval[first], np.nan)
-            told = c.why_of("amps")[first]
-            why = np.where(has, np.where(fresh[first], told, Why.STALE), Why.NEVER_READ).astype(np.uint16)
+            why = np.where(has, np.where(fresh[first], c.why_of("amps")[first], Why.STALE),
+                           Why.NEVER_READ).astype(np.uint16)
         why = np.where(self._no_part != Why.KNOWN, self._no_part, why)
         why = np.where(self._metered & (self._pdu < 0), _NO_PDU, why)
         why = np.where(silent, _NO_ANSWER, why)
         for values in (amps, volts, watts, neutral, level):
             values[silent] = np.nan
         tripped, cut = tripped & ~silent, cut & ~silent
+        self._partial, self._measured_volts = partial & ~silent, np.where(silent, np.nan, measured)
         volts = np.where(np.isnan(volts) & (~np.isnan(amps) | ~self._metered), self._volts, volts)
+        self._worked_out[0] = np.isnan(self._measured_volts) & ~np.isnan(volts)
         # No PDU is named: the power of what hangs on it, over its voltage.
         guess = ~self._metered
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -313,8 +338,10 @@ class Feeds:
             part = self._parts[row]
             if part.neutral >= 0 and fresh[part.neutral] and not np.isnan(amps[part.neutral]):
                 out[row] = amps[part.neutral]
+                self._worked_out[1, row] = False
             elif len(part.rows) == 3 == known[row] and self._feeds[row].wiring == "star":
                 out[row] = power.neutral_amps(*currents[row, :3])
+                self._worked_out[1, row] = True
         return out
 
     def _from_deltas(self, amps: Floats, volts: Floats, watts: Floats, c: Columns, fresh: Mask) -> Mask:
@@ -342,18 +369,18 @@ class Feeds:
             return self._limits[1]
         count = len(self._feeds)
         rating, warning, critical = (np.full(count, np.nan) for _ in range(3))
-        by_device, disagree = np.zeros(count, np.bool_), np.full(count, np.nan)
+        by_device, unrated, disagree = np.zeros(count, np.bool_), np.ones(count, np.bool_), np.full(count, np.nan)
         for row in range(count):
             ours = _known(self._rating[row])
             own, *theirs = (_known(value) for value in device[:, row])
             found = power.limits(ours, own, theirs[0], theirs[1], self._warning, self._critical)
             rating[row] = _number(ours if ours is not None else own)
             warning[row], critical[row] = _number(found.warning_amps), _number(found.critical_amps)
-            by_device[row] = found.source == "device limits"
+            by_device[row], unrated[row] = found.source == "device limits", ours is None
             if ours is not None and any(value is not None for value in (own, *theirs)):
                 disagree[row] = float(bool(found.disagreement))
             self._said[row] = {"limits": found.source, "disagreement": found.disagreement}
-        held = feed.Held(rating, warning, critical, by_device, disagree)
+        held = feed.Held(rating, warning, critical, by_device, unrated, disagree)
         self._limits = (device.copy(), held)
         return held
 
@@ -402,7 +429,7 @@ class Feeds:
     def _say(self, estimate: Estimate, held: feed.Held) -> None:
         """Give the rows their words, where these have changed."""
         table = self._table
-        now = (held, estimate.counted.tobytes(), estimate.gpu_only.tobytes())
+        now = (held, estimate.counted.tobytes(), estimate.gpu_only.tobytes(), self._worked_out.tobytes())
         if now == self._told:
             return
         self._told = now
@@ -411,6 +438,8 @@ class Feeds:
             attrs: dict[str, Attr] = {
                 "name": one.name, "pair": one.pair, "pdu": one.pdu, "part": one.part, "rack": one.rack,
                 "source": source, "nodes": fold(one.nodes),
+                **({"volts_by": "configured"} if self._worked_out[0, row] else {}),
+                **({"neutral_by": "worked out of the phases"} if self._worked_out[1, row] else {}),
                 **self._said[row]}
             if table.attrs[row] != attrs:
                 table.say(row, attrs)
@@ -428,32 +457,6 @@ def _put(t: Columns, name: str, values: Floats, why: NDArray[np.uint16]) -> None
     number = t.spec.index[name]
     t.values[number] = values
     t.why[number] = np.where(np.isnan(values), why, Why.KNOWN)
-
-
-def _device_level(currents: Floats, powers: Floats, states: Floats, own: Mapping[str, Floats]) -> Floats:
-    """[feeds] 0 to 2 by enabled limits and the device's word, the worst of the conductors; NaN: it has neither."""
-    out = np.full(states.shape, np.nan)
-    with np.errstate(invalid="ignore"):
-        for code, amps, watts in ((0, "", ""), (1, "warning_amps", "warning_watts"),
-                                  (2, "critical_amps", "critical_watts")):
-            if not code:
-                has = ((~np.isnan(own["warning_amps"]) | ~np.isnan(own["critical_amps"])) & ~np.isnan(currents)) | (
-                    (~np.isnan(own["warning_watts"]) | ~np.isnan(own["critical_watts"])) & ~np.isnan(powers))
-                out[has | (states <= 2)] = 0.0
-                continue
-            out[(currents >= own[amps]) | (powers >= own[watts]) | (states == code)] = float(code)
-    return _worst(out)
-
-
-def _worst(values: Floats) -> Floats:
-    """[feeds] the highest known value of each; NaN where none is."""
-    out: Floats = np.where(np.isnan(values), -np.inf, values).max(axis=1)
-    return np.where(np.isinf(out), np.nan, out)
-
-
-def _least(values: Floats) -> Floats:
-    out: Floats = np.where(np.isnan(values), np.inf, values).min(axis=1)
-    return np.where(np.isinf(out), np.nan, out)
 
 
 def _number(value: float | None) -> float:

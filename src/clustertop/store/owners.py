@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from clustertop.model import NodeInfo
+from clustertop.places import Supply
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,12 +28,13 @@ class Owners:
 
     def __init__(self, nodes: Sequence[NodeInfo], site: Site) -> None:
         self.site = site
-        hangs: dict[str, list[str]] = {}
-        for feed in site.feeds:
+        hangs: dict[str, list[int]] = {}
+        for row, feed in enumerate(site.feeds):
             for name in feed.nodes:
-                hangs.setdefault(name, []).append(feed.name)
-        self.nodes = tuple(replace(node, feeds=tuple(hangs[node.name])) if node.name in hangs else node
-                           for node in nodes)
+                hangs.setdefault(name, []).append(row)
+        self._hangs = hangs
+        self.nodes = tuple(replace(node, feeds=tuple(site.feeds[row].name for row in hangs[node.name]))
+                           if node.name in hangs else node for node in nodes)
         self.first_device = len(self.nodes)
         self.first_feed = self.first_device + len(site.devices)
         self.fleet = self.first_feed + len(site.feeds)
@@ -70,11 +72,17 @@ class Owners:
         return self.first_device <= number < self.first_feed
 
     def hang(self, number: int, names: Sequence[str]) -> None:
-        """These nodes hang on feed *number* as well, as its PDU says."""
-        nodes = {self._number[name] for name in names}
-        bmcs = {self.first_device + place for place, one in enumerate(self.site.devices)
-                if one.kind == "bmc" and one.of in names}
-        self._supplied[number] = self.supplied(number) | nodes | bmcs
+        """These nodes hang on feed *number* as well, as its PDU says: from now on the site has them there."""
+        feeds, row = list(self.site.feeds), number - self.first_feed
+        feeds[row] = replace(feeds[row], supplies=(*feeds[row].supplies, *(Supply(name) for name in names)))
+        self.site = replace(self.site, feeds=tuple(feeds))
+        self._supplied.pop(number, None)
+        for name in names:
+            self._hangs.setdefault(name, []).append(row)
+
+    def feeds_of(self, number: int) -> tuple[int, ...]:
+        """Rows of the feed table on which node *number* hangs, in the order of the site."""
+        return tuple(sorted(self._hangs.get(self.nodes[number].name, ())))
 
     def supplied(self, number: int) -> frozenset[int]:
         """What is dark when feed *number* is: its nodes, their BMCs, and the PDU that measures it; by owner."""

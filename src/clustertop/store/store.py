@@ -115,6 +115,8 @@ class Store:
         self._devices = Devices(self.tables["device"], self.owners)
         self._feeds = Feeds(self.owners.site, self.tables, self.owners, freshness=self._freshness,
                             warning=feed_shares[0], critical=feed_shares[1])
+        self._supplies = np.zeros(0, np.bool_)
+        """Rows of table ``psu`` that were there at any time."""
         self._traffic = Traffic(self.nodes, self.tables, self.history, self._freshness, owners=self.owners.all,
                                 places=self.addresses.of_peers, order=self.owners.site.order)
         self._jobs = JobIndex(*(self.tables[name] for name in ("node", "gpu", "process")))
@@ -418,9 +420,9 @@ class Store:
             uplink.derive(uplinks.columns)
         self._feeds.derive(now)
         if pdus.rows:
-            pdu.derive(pdus.columns, self._feeds.claimed())
+            pdu.derive(pdus.columns, *self._feeds.claimed())
         if psus.rows:
-            bmc.derive_psu(psus.columns)
+            self._supplies = bmc.derive_psu(psus.columns, self._supplies)
         since = np.array([node.released for node in self._nodes])
         nodes.columns.put("gpus_released_seconds", np.maximum(now - since, 0.0), _NOT_RELEASED)
         self._traffic.derive(now, jobs)

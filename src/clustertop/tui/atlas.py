@@ -59,13 +59,14 @@ class Atlas:
         self.lower: dict[str, tuple[str, ...]] = {}
         self.differences = Differences()
         self._nodes: object = None
+        self._site: object = None
         self._seen: dict[str, object] = {}
         self._lowered: dict[str, object] = {}
 
     def update(self, view: FleetView) -> None:
         """Take note of rows that are new in *view*."""
-        if view.nodes is not self._nodes:
-            self._nodes = view.nodes
+        if view.nodes is not self._nodes or view.of.site is not self._site:
+            self._nodes, self._site = view.nodes, view.of.site
             self.names = tuple(clean(node.name, 64) for node in view.nodes)
             self.name_width = max((cell_len(name) for name in self.names), default=0)
             self.node_of = {node.name: number for number, node in enumerate(view.nodes)}

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 USUAL = (WARNING_RATIO, CRITICAL_RATIO)
 """Where a bar has its marks, of a breaker that has no limits of its own."""
 MOST_PARTS, MOST_NODES, MOST_SENSORS = 60, 64, 200
+_NOT_MEASURED = {"volts": "volts_by", "neutral_amps": "neutral_by"}
+"""By column: the attribute that says where it comes from, if that is no meter."""
 _FULL, _HALF = "\u28ff", "\u2847"
 
 
@@ -106,9 +108,10 @@ def trend(picture: Picture, row: int, width: int, glyphs: Glyphs) -> str:
 def feed_lines(picture: Picture, row: int, glyphs: Glyphs, wide: int) -> list[Line]:
     """Everything about one feed: limits, forecast, the parts of its PDU, its nodes by draw."""
     table, said = picture.view["feed"], feed_of(picture, row)
+    source = str(table.attrs[row].get("source") or "none")
     head = "  ".join(text for text in (
         f"rack {said.rack}" if said.rack else "", f"pair {said.pair}" if said.pair else "no pair configured",
-        f"by {table.attrs[row].get('source') or 'nothing that measures it'}",
+        f"by {'nothing that measures it' if source == 'none' else source}",
         f"{said.phases} phases, {said.wiring}" if said.phases > 1 else "1 phase") if text)
     out: list[Line] = [((f" {name_of(picture, row)}  ", "title"), (head, "muted"))]
     shown = ("amps", "share_ratio", "rating_amps", "warning_amps", "critical_amps", "failover_ratio", "watts", "volts",
@@ -119,7 +122,9 @@ def feed_lines(picture: Picture, row: int, glyphs: Glyphs, wide: int) -> list[Li
         metric = table.spec.metric(name)
         if table.value(name, row) is None and name not in {"amps", "share_ratio", "rating_amps", "failover_ratio"}:
             continue
-        given.append((metric.label or name.replace("_", " "), explained(table, name, row)))
+        text, style = explained(table, name, row)
+        by = table.attrs[row].get(_NOT_MEASURED.get(name, ""))
+        given.append((metric.label or name.replace("_", " "), (f"{text} ({by})" if by else text, style)))
     out += pairs(given, wide)
     text, style = outlook(table, row)
     if text:

@@ -53,7 +53,7 @@ class PowerPane(ListPane):
         )
         self.head = Bar(look, id="power-head")
         self.table: Table[Picture] = Table(
-            look, columns, identity=lambda p, r: power.name_of(p, r), id="power-table")
+            look, columns, identity=lambda p, r: power.name_of(p, r), worst_first=True, id="power-table")
         self.lower = Document(look, id="power-detail")
         self.all = True
         self.lower.remake = self.draw_lower

@@ -104,9 +104,9 @@ class TrafficPane(Pane):
             return picture.view["traffic"].keys[row]
 
         self.head = Bar(look, id="traffic-head")
-        self.scopes: Table[Picture] = Table(look, scopes, identity=identity, id="traffic-scopes")
+        self.scopes: Table[Picture] = Table(look, scopes, identity=identity, worst_first=True, id="traffic-scopes")
         self.matrix = RackMatrix(look, id="traffic-matrix")
-        self.leaves: Table[Picture] = Table(look, leaves, identity=identity, id="traffic-leaves")
+        self.leaves: Table[Picture] = Table(look, leaves, identity=identity, worst_first=True, id="traffic-leaves")
         self.lower = Document(look, id="traffic-detail")
         self.all = True
         self._states: tuple[Picture, NDArray[np.int8]] | None = None

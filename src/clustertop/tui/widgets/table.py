@@ -61,9 +61,20 @@ class Table(LineView, Generic[T]):
 
     def __init__(
         self, look: Look, columns: Sequence[Column[T]], *, identity: Callable[[T, int], Hashable] | None = None,
-        id: str | None = None,  # noqa: A002
+        worst_first: bool = False, id: str | None = None,  # noqa: A002
     ) -> None:
+        """Make an empty table.
+
+        Args:
+            look: how things are drawn.
+            columns: its columns.
+            identity: what a row stands for, whatever its place.
+            worst_first: a cursor on the first row stays on the first row, whatever that is: else a list whose order
+                moves takes the cursor down with it, and what has just gone wrong is out of sight above.
+            id: of the widget.
+        """
         super().__init__(look, id=id)
+        self._worst_first = worst_first
         self.columns = tuple(columns)
         self.picture: T | None = None
         self.rows: list[int] = []
@@ -118,7 +129,7 @@ class Table(LineView, Generic[T]):
         if not self.rows:
             self.place = 0
             return
-        if self._held is not None and self.picture is not None:
+        if self._held is not None and self.picture is not None and (self.place or not self._worst_first):
             here = min(self.place, len(self.rows) - 1)
             if self._identity(self.picture, self.rows[here]) != self._held:
                 found = next((at for at, row in enumerate(self.rows)

@@ -115,7 +115,7 @@ def test_a_node_over_redfish_reads_the_same_in_the_store() -> None:
     table = view(store, "bmc")
     assert table.value("power_watts", 0) == 6120.5
     assert table.value("capacity_watts", 0) == 6600
-    assert (table.value("host_on", 0), table.value("redundancy", 0), table.value("alarms", 0)) == (1, bmc.FULL, 0)
+    assert (table.value("host_on", 0), table.value("redundancy", 0), table.value("alarms", 0)) == (1, bmc.FULL, None)
     assert {name: table.attrs[0][name] for name in ("vendor", "model", "over", "watts_source")} == {
         "vendor": "Ours", "model": "N-8", "over": "redfish", "watts_source": "Node EnvironmentMetrics"}
     supplies = view(store, "psu")
@@ -152,6 +152,34 @@ def test_alarms_are_counted_and_shown() -> None:
     table = view(stored("bmc", bmc_part(reading, 99.0)), "bmc")
     assert table.value("alarms", 0) == 1
     assert table.attrs[0]["alarms"] == "Leak 1: leak detected"
+    assert table.value("alarm_level", 0) == 2
+
+
+def test_a_leak_is_raised_and_over_once_each_detector_was_read() -> None:
+    base = "/redfish/v1/Chassis/Tray/ThermalSubsystem/LeakDetection"
+
+    def level(state: str, *missing: str) -> tuple[float | None, float | None]:
+        tree: dict[str, object] = {
+            base: {"@odata.type": "#LeakDetection.v1_0_0.LeakDetection", "LeakDetectors": {"@odata.id": f"{base}/LeakDetectors"}},
+            f"{base}/LeakDetectors": {"@odata.type": "#LeakDetectorCollection.LeakDetectorCollection", "Members": [
+                {"@odata.id": f"{base}/LeakDetectors/{one}"} for one in ("Cold", "Hot")]},
+            f"{base}/LeakDetectors/Cold": {"@odata.type": "#LeakDetector.v1_0_0.LeakDetector", "Id": "Cold", "DetectorState": "OK"},
+            f"{base}/LeakDetectors/Hot": {"@odata.type": "#LeakDetector.v1_0_0.LeakDetector", "Id": "Hot", "DetectorState": state}}
+        reading = redfish_read.read({path: body for path, body in tree.items() if path not in missing})
+        table = view(stored("bmc", bmc_part(reading, 99.0)), "bmc")
+        return table.value("alarm_level", 0), table.value("alarms", 0)
+
+    assert level("OK") == (0, 0)
+    assert level("Warning") == (1, 1)
+    assert level("Critical", f"{base}/LeakDetectors/Cold") == (2, 1)
+    assert level("OK", f"{base}/LeakDetectors/Cold") == (None, None)
+    assert level("OK", f"{base}/LeakDetectors") == (None, None)
+
+
+def test_limits_of_sensors_over_ipmi_are_no_alarm() -> None:
+    reading = BmcReading("ipmi", 99.0, alarms=(Alarm("a", "FAN5", "critical", "limit crossed (lcr)"),))
+    table = view(stored("bmc", bmc_part(reading, 99.0)), "bmc")
+    assert (table.value("alarms", 0), table.value("alarm_level", 0)) == (1, None)
 
 
 def test_states_that_were_read_and_are_none_differ_from_states_not_read() -> None:

@@ -51,12 +51,26 @@ def _bmc(reading: BmcReading) -> TablePart:
         attrs["redundancy_words"] = sentence(words)
     power = reading.host_power
     # Nothing raised is a zero only where something was asked that would have said so.
-    told = float(len(reading.alarms)) if reading.alarms or reading.sensors else None
+    asked = reading.alarms_told if reading.source == "redfish" else bool(reading.sensors)
+    told = float(len(reading.alarms)) if reading.alarms or asked else None
     return table_part([Row("", {name: said for name, said in attrs.items() if said})], {
         "watts": [_value(reading.watts)], "capacity": [_value(reading.capacity_watts)],
         "host": [state(power, {"on": 1, "off": 0}, f"it says {word(power)!r}" if power else "")],
         "redundancy": [state(reading.psu_redundancy.value, REDUNDANCY, sentence(words))], "alarms": [told],
+        "alarm_level": [_alarm_level(reading)],
     })
+
+
+def _alarm_level(reading: BmcReading) -> Cell:
+    """How bad what it has raised is; None where nothing was asked that would have said so.
+
+    IPMI has no alarms, only limits of sensors, and those of a fan that was never fitted are crossed for ever.
+    """
+    if reading.source != "redfish":
+        return None
+    if reading.alarms:
+        return max(2.0 if one.severity == "critical" else 1.0 for one in reading.alarms)
+    return 0.0 if reading.alarms_told else None
 
 
 def _psus(psus: tuple[Psu, ...]) -> TablePart:

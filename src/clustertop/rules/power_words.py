@@ -198,6 +198,11 @@ def _redundancy(view: FleetView, row: int) -> str:
     return "power supply redundancy lost" + (f": {', '.join(bad)}" if bad else "")
 
 
+def _alarms(view: FleetView, row: int) -> str:
+    table = view["bmc"]
+    return f"its BMC has raised: {table.attrs[row].get('alarms') or 'an alarm without words'}"
+
+
 def _supply(view: FleetView, row: int) -> str:
     table = view["psu"]
     state = table.value("psu_state", row)
@@ -243,6 +248,7 @@ SPECIAL: dict[str, Callable[[FleetView, int], str]] = {
     "feed_limits_disagree": _disagree,
     "pdu_part": _part,
     "psu_redundancy": _redundancy,
+    "bmc_alarm": _alarms,
     "psu_failed": _supply,
     "device_unreachable": _device,
     "device_stale": _device_stale,

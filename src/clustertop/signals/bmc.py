@@ -44,6 +44,8 @@ TABLE = table("bmc", "bmc", "BMCs", (
            words={FULL: "full", DEGRADED: "degraded", LOST: "LOST"}),
     Metric("alarms", "", "how many alarms the device itself has raised", "alarms", hi=1e6, source=_REDFISH,
            label="alarms"),
+    Metric("alarm_level", "", "how bad the worst of them is by the device's own word; told over Redfish only",
+           "alarm_level", "state", hi=2.0, source=_REDFISH, words={0: "none", 1: "warning", 2: "CRITICAL"}),
 ))
 
 PSU = table("psu", "bmc", "power supplies", (

@@ -339,10 +339,11 @@ def _alarms(kinds: Mapping[str, list[tuple[str, Mapping[str, Any]]]]) -> Iterabl
 
 def _told(kinds: Mapping[str, list[tuple[str, Mapping[str, Any]]]], bodies: Mapping[str, Mapping[str, Any]]) -> bool:
     """Whether the device tells of alarms, and every one of them was read."""
-    lists = [body for _, body in kinds.get("AlarmCollection", ())]
+    lists = [body for kind in ("AlarmCollection", "LeakDetectorCollection") for _, body in kinds.get(kind, ())]
     whole = all(path.rstrip("/") in bodies for body in lists for path, _ in redfish_map.members(body))
     pdus = [body for _, body in kinds.get("RackPDU", ())]
     listed = sum("Alarms" in body for body in pdus)
+    listed += sum("LeakDetectors" in body for _, body in kinds.get("LeakDetection", ()))
     return whole and len(lists) >= listed and (bool(lists) or any("TriggeredAlarms" in body for body in pdus))
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustertop.signals import traffic
-from clustertop.store import traffic as traffic_module
+from clustertop.store import ends
 from meters import MEGA, Rig, nodes
 
 CASES = Path(__file__).resolve().parents[3] / "shared" / "cases"
@@ -71,6 +71,39 @@ def test_a_row_that_is_unknown_is_no_zero() -> None:
     assert rig.value("fleet", "socket_cross_rack_ratio") is None
     rig.flow("c", "a", 0.0, 7 * MEGA)
     assert rig.tick().matrix[0, 1] == 7 * MEGA, "what its peer received is known"
+
+
+def _a_talks_to_c(**c: tuple[float, float]) -> Rig:
+    """What a has open to the address of c, which is read and tells of *c* alone."""
+    rig = Rig(nodes(TWO_RACKS))
+    rig.put("peer", "a", rig.address("c"), {
+        "transmit_bytes_per_second": 30 * MEGA, "receive_bytes_per_second": 20 * MEGA, "sockets": 1.0})
+    rig.says("c", **c)
+    return rig
+
+
+def test_who_has_an_address_and_no_socket_with_the_other_end_is_not_the_peer() -> None:
+    """A node that is a router, or has a service's address that leads to another one."""
+    rig = _a_talks_to_c(d=(5 * MEGA, 5 * MEGA))
+    picture = rig.tick()
+    assert picture.matrix.tolist() == [[0.0, 0.0], [0.0, 10 * MEGA]]
+    assert picture.unplaced.tolist() == [50 * MEGA, 0.0]
+    assert picture.strangers == (("10.0.0.2", 30 * MEGA),)
+    assert rig.value("fleet", "socket_cross_rack_ratio") == 0.0
+    rig.says("c", a=(20 * MEGA, 30 * MEGA))
+    picture = rig.tick()
+    assert picture.matrix[0, 1] == 30 * MEGA, "now both ends know each other"
+    assert picture.unplaced.tolist() == [0.0, 0.0]
+
+
+def test_it_is_the_peer_where_it_may_have_the_socket_after_all() -> None:
+    others = _a_talks_to_c(d=(5 * MEGA, 5 * MEGA))
+    others.put("peer", "c", "*", {"transmit_bytes_per_second": 0.0, "receive_bytes_per_second": 0.0, "sockets": 9.0})
+    unread = _a_talks_to_c()
+    brief = _a_talks_to_c(d=(5 * MEGA, 5 * MEGA))
+    brief.put("peer", "a", brief.address("c"), {"sockets": 0.0})
+    for rig in (others, unread, brief):
+        assert rig.tick().matrix[0, 1] == 30 * MEGA
 
 
 def test_several_addresses_of_a_node_are_one_peer() -> None:
@@ -684,7 +717,7 @@ def _two_talk() -> Rig:
 def test_of_a_large_table_all_is_worked_out_though_at_other_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     small = _two_talk()
     small.tick()
-    monkeypatch.setattr(traffic_module, "LARGE", 1)
+    monkeypatch.setattr(ends, "LARGE", 1)
     rig = _two_talk()
     for _ in range(8):
         rig.flow("a", "c", 30 * MEGA, 0.0, 200e-6, 50e-6)
@@ -699,7 +732,7 @@ def test_of_a_large_table_all_is_worked_out_though_at_other_ticks(monkeypatch: p
 def test_a_row_that_became_another_peers_is_nobodys_until_the_large_table_is_joined_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(traffic_module, "LARGE", 1)
+    monkeypatch.setattr(ends, "LARGE", 1)
     rig = _two_talk()
     rig.tick(2.0)
     table = rig.tables["peer"]
@@ -715,7 +748,7 @@ def test_a_row_that_became_another_peers_is_nobodys_until_the_large_table_is_joi
 
 
 def test_a_large_table_that_is_seldom_looked_at_is_worked_out_in_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traffic_module, "LARGE", 1)
+    monkeypatch.setattr(ends, "LARGE", 1)
     rig = _two_talk()
     for _ in range(6):
         rig.flow("a", "c", 30 * MEGA, 0.0, 200e-6, 50e-6)

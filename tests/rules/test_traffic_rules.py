@@ -50,6 +50,10 @@ class Talk:
                 mine = {target: rate for (source, target), rate in self.flows.items() if source == name}
                 known = {self.address(target): {"tx_bytes": rate * self.seconds, "rx_bytes": 0.0, "sockets": 1}
                          for target, rate in mine.items()}
+                for (source, target), rate in self.flows.items():
+                    if target == name:  # a connection has two ends
+                        told = known.setdefault(self.address(source), {"tx_bytes": 0.0, "sockets": 1})
+                        told["rx_bytes"] = rate * self.seconds
                 tables = {
                     "peer": table(known),
                     "link": table({"eth0": {}}, {"eth0": {"name": "eth0", "addresses": [self.address(name)]}}),

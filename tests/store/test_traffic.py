@@ -355,7 +355,79 @@ def test_what_one_uplink_does_not_tell_is_no_zero_of_the_leaf() -> None:
     assert rig.value("leaf/l1", "uplink_pause_frames_per_second") == 4.0
     rig.switch("l1", "e2", "uplink", 0.0, 10 * MEGA, discards_per_second=30.0, pause_frames_per_second=0.0)
     rig.tick()
-    assert rig.value("leaf/l1", "uplink_discards_per_second") == 30.0, "at least that much"
+    assert rig.value("leaf/l1", "uplink_discards_per_second") is None, "what e3 drops may be the most"
+    assert rig.why("leaf/l1", "uplink_discards_per_second") == "no counter of discards of e3"
+    rig.switch("l1", "e3", "uplink", 0.0, 10 * MEGA, discards_per_second=5.0, pause_frames_per_second=4.0)
+    rig.tick()
+    assert rig.value("leaf/l1", "uplink_discards_per_second") == 35.0
+    rig.switch("l1", "e3", "uplink", None, None, up=0.0, discards_per_second=math.nan)
+    rig.tick()
+    assert rig.value("leaf/l1", "uplink_discards_per_second") == 30.0, "one that is down drops nothing"
+
+
+def test_an_uplink_that_vanishes_while_it_is_up_is_not_forgotten() -> None:
+    rig = leaf_rig()
+    rig.switch("l1", "e1", "host", 100 * MEGA, 0.0)
+    rig.switch("l1", "e2", "uplink", 0.0, 10 * MEGA, discards_per_second=0.0)
+    rig.switch("l1", "e3", "uplink", 0.0, 10 * MEGA, discards_per_second=0.0)
+    rig.switch("l1", "e4", "", 0.0, 0.0)
+    rig.tick()
+    assert rig.value("leaf/l1", "uplinks_down") == 0.0
+    rig.gone("l1", "e3")
+    rig.gone("l1", "e4")
+    leaf = rig.tick().leaf("l1")
+    assert leaf is not None
+    assert rig.value("leaf/l1", "uplinks_down") is None
+    assert rig.why("leaf/l1", "uplinks_down") == "e3 is no longer reported"
+    assert rig.value("leaf/l1", "uplinks") == 2.0
+    assert leaf.ratio == pytest.approx(0.1), "what is left carries all"
+    assert leaf.discards == 0.0, "what is gone drops nothing"
+    rig.switch("l1", "e2", "uplink", None, None, up=0.0)
+    rig.tick()
+    assert rig.value("leaf/l1", "uplinks_down") == 1.0, "the other one is down for sure"
+    rig.gone("l1", "e2")
+    leaf = rig.tick().leaf("l1")
+    assert leaf is not None
+    assert (leaf.ratio, leaf.why) == (None, "its uplinks are no longer reported")
+
+
+def test_a_leaf_whose_ports_are_all_gone_is_not_over() -> None:
+    """Its row, and so its alerts, would go with it."""
+    rig = Rig(nodes(TWO_RACKS), (), fabric="ib")
+    for leaf in ("l1", "l2"):
+        rig.switch(leaf, f"{leaf}/1", "host", 100 * MEGA, 0.0, owner="ib")
+        rig.switch(leaf, f"{leaf}/2", "uplink", 0.0, 99 * MEGA, owner="ib")
+    rig.tick()
+    for port in ("l1/1", "l1/2"):
+        rig.gone("ib", port)
+    rig.tick()
+    assert rig.value("leaf/l1", "uplink_load_ratio") is None
+    assert rig.why("leaf/l1", "uplink_load_ratio") == "its ports are not read"
+    assert rig.value("fleet", "fabric_spine_ratio") is None, "half of the leaves are not all"
+
+
+def test_the_fleets_share_is_not_that_of_the_switches_that_answer() -> None:
+    rig = Rig(nodes(TWO_RACKS), ("l1", "l2"))
+    rig.switch("l1", "e1", "host", 100 * MEGA, 0.0)
+    rig.switch("l1", "e2", "uplink", 0.0, 90 * MEGA)
+    picture = rig.tick()
+    assert rig.value("fleet", "uplink_spine_ratio") is None
+    assert rig.why("fleet", "uplink_spine_ratio") == "of 1 of 2 leaves not known"
+    assert rig.value("fleet", "judged_ratio") is None
+    assert rig.why("leaf/l2", "uplink_spine_ratio") == "its ports are not read"
+    assert next(one.coverage for one in picture.meters if one.name == "uplinks") == "1/2 leaves"
+
+
+def test_an_uplink_that_is_down_from_the_start_is_shown_as_that() -> None:
+    """Nobody knows whether it is meant to be: no alert, and not a word that all are up."""
+    rig = leaf_rig()
+    rig.switch("l1", "e1", "host", 100 * MEGA, 0.0)
+    rig.switch("l1", "e2", "uplink", 0.0, 10 * MEGA)
+    rig.switch("l1", "e3", "uplink", None, None, up=0.0)
+    leaf = rig.tick().leaf("l1")
+    assert leaf is not None
+    assert rig.value("leaf/l1", "uplinks_down") == 0.0
+    assert leaf.dark == ("e3",)
 
 
 def test_of_an_uplink_whose_one_way_is_unknown_the_load_is_unknown() -> None:

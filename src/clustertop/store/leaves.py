@@ -11,7 +11,7 @@ from clustertop.signals.traffic import LeafPort, leaf_share
 from clustertop.store.traffic_picture import LeafPicture, Uplink
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 UPLINK, HOST, PEER = "uplink", "host", "peer"
 NO_READING = "its ports are not read"
 ALL_DOWN = "its uplinks are down"
+ALL_GONE = "its uplinks are no longer reported"
 IDLE = 0.05
 """Of an uplink's speed: with less than this on average nobody minds how it is spread."""
 _COLUMNS = ("receive_bytes_per_second", "transmit_bytes_per_second", "speed_bits_per_second", "port_up",
@@ -39,6 +40,8 @@ class _Leaf:
     was_up: set[int] = field(default_factory=set)
     was_down: set[int] = field(default_factory=set)
     """Uplinks that were up, then down, and not seen up since."""
+    uplinks: set[int] = field(default_factory=set)
+    """Rows that were uplinks when they were last listed."""
 
 
 class Leaves:
@@ -50,10 +53,11 @@ class Leaves:
         Args:
             ports: the table; None: there is none.
             owners: whom its rows belong to.
-            names: leaves that the map knows, read or not.
+            names: leaves that the map knows, read or not; a switch that has not answered yet is one, too.
         """
         self._ports, self._owners = ports, owners
-        self._unread = {name: _unread(name) for name in sorted(names)}
+        switches = {one.leaf or one.name for one in owners if one.kind == "switch"}
+        self._unread = {name: _unread(name) for name in sorted(switches.union(names))}
         self._listed = -1
         self._leaves: dict[str, _Leaf] = {}
 
@@ -82,6 +86,8 @@ class Leaves:
         if ports is None:
             return {}
         for name, leaf in self._leaves.items():
+            if not leaf.rows:
+                continue
             rows = np.array(leaf.rows, np.intp)
             interval = ports.interval[rows]
             known = interval[~np.isnan(interval)]
@@ -94,8 +100,8 @@ class Leaves:
             attrs = ports.attrs[row]
             owner = self._owners[int(ports.node[row])]
             name = str(attrs.get("leaf") or getattr(owner, "leaf", "") or owner.name)
-            # An uplink that was down and is no longer listed has not come up.
-            if not ports.present[row] and (name not in before or row not in before[name].was_down):
+            # An uplink that is no longer listed has not come up, and may have gone down.
+            if not ports.present[row] and (name not in before or row not in before[name].uplinks):
                 continue
             meter = "fabric" if getattr(owner, "kind", "") == "fabric" else "uplinks"
             known = self._leaves.get(name)
@@ -103,11 +109,14 @@ class Leaves:
                 old = before.get(name)
                 known = self._leaves[name] = _Leaf([], meter)
                 if old is not None:
-                    known.was_up, known.was_down = old.was_up, old.was_down
+                    known.was_up, known.was_down, known.uplinks = old.was_up, old.was_down, old.uplinks
             if known.meter == meter:
                 known.rows.append(row)
             elif meter == "uplinks":  # two meters of one leaf are not added: the switch's own counters go before
                 known.rows, known.meter = [row], meter
+        # Of a leaf whose ports are gone nothing is known: it is not over.
+        for name in before.keys() - self._leaves.keys():
+            self._leaves[name] = _Leaf([], before[name].meter)
 
     def _picture(self, name: str, leaf: _Leaf, ports: Table, fresh: NDArray[np.bool_]) -> LeafPicture:
         columns, live = ports.columns, []
@@ -117,9 +126,11 @@ class Leaves:
             value = float(cells[column][row])
             return value if fresh[row] and value == value else None
 
-        links, down, doubtful = [], [], []
+        links, carrying, doubtful = [], [], []
+        down: list[str] = []
+        dark: list[str] = []
         for row in leaf.rows:
-            attrs = ports.attrs[row]
+            attrs, there = ports.attrs[row], bool(ports.present[row])
             role, up = str(attrs.get("role") or ""), cell("port_up", row)
             label = str(attrs.get("name") or ports.keys[row])
             into, out = cell("receive_bytes_per_second", row), cell("transmit_bytes_per_second", row)
@@ -127,30 +138,38 @@ class Leaves:
             if up == 1:
                 leaf.was_up.add(row)
                 leaf.was_down.discard(row)
+            if there:
+                (leaf.uplinks.add if role == UPLINK else leaf.uplinks.discard)(row)
             if role == UPLINK:
-                links.append(Uplink(
+                link = Uplink(
                     label, str(attrs.get("peer") or ""), None if up is None else up == 1, cell("load_ratio", row), out,
                     cell("discards_per_second", row), cell("pause_frames_per_second", row),
-                    str(attrs.get("role_by") or "")))
-                if up == 0 and row in leaf.was_up:
-                    down.append(label)
-                    leaf.was_down.add(row)
+                    str(attrs.get("role_by") or ""))
+                links.append(link)
+                if there and up != 0:
+                    carrying.append(link)
+                if up == 0:
+                    (down if row in leaf.was_up else dark).append(label)
+                    if row in leaf.was_up:
+                        leaf.was_down.add(row)
                 elif up is None and row in leaf.was_down:
-                    doubtful.append(label)
-            if up != 0 and role != PEER and ports.present[row]:
+                    doubtful.append(f"it is not known whether {label} is still down")
+                elif not there:
+                    doubtful.append(f"{label} is no longer reported")
+            if up != 0 and role != PEER and there:
                 live.append(LeafPort(label, role, into, out, speed))
         found = leaf_share(live)
-        carrying = [one for one in links if one.up is not False]
         loads = {one.name: one.load for one in links if one.load is not None}
         busiest = max(loads, key=lambda one: loads[one], default="")
-        why = found.why if any(fresh[row] for row in leaf.rows) else NO_READING
-        if why and why != NO_READING and links and all(one.up is False for one in links):
-            why = ALL_DOWN
+        why = found.why if any(fresh[row] and ports.present[row] for row in leaf.rows) else NO_READING
+        if why and why != NO_READING and links and not carrying:
+            why = ALL_DOWN if all(one.up is False for one in links) else ALL_GONE
+        discards, discards_why = _sum(carrying, "discards_per_second", "counter of discards")
+        pause, pause_why = _sum(carrying, "pause_frames_per_second", "counter of pause frames")
         return LeafPicture(
             name, leaf.meter, None if why else found.ratio, found.host_in, found.uplink_out, tuple(links),
-            loads.get(busiest), _imbalance(live), _sum(one.discards_per_second for one in carrying),
-            _sum(one.pause_frames_per_second for one in carrying), tuple(down), found.unknown_ports, why, busiest,
-            tuple(doubtful))
+            loads.get(busiest), _imbalance(live), discards, pause, tuple(down), found.unknown_ports, why, busiest,
+            tuple(doubtful), tuple(dark), discards_why, pause_why)
 
 
 def _imbalance(ports: list[LeafPort]) -> float | None:
@@ -169,8 +188,11 @@ def _unread(name: str) -> LeafPicture:
     return LeafPicture(name, "uplinks", None, None, None, (), None, None, None, None, why=NO_READING)
 
 
-def _sum(values: Iterable[float | None]) -> float | None:
-    """The sum of what is known, at least so much; None where nothing is, or only zeros are beside what is not."""
-    every = list(values)
-    known = [value for value in every if value is not None]
-    return float(sum(known)) if any(known) or (known and len(known) == len(every)) else None
+def _sum(links: Sequence[Uplink], name: str, what: str) -> tuple[float | None, str]:
+    """(sum, why it is unknown): unknown where one of *links* does not tell; what is left out may be the most."""
+    told = [(one.name, getattr(one, name)) for one in links]
+    known = [value for _, value in told if value is not None]
+    if len(known) == len(told):
+        return (float(sum(known)), "") if known else (None, "")
+    silent = [label for label, value in told if value is None]
+    return None, f"no {what} of {', '.join(silent[:4])}{' ...' if len(silent) > 4 else ''}" if known else ""

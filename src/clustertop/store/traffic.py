@@ -374,21 +374,22 @@ class Traffic:
             put(row, "fabric_spine_ratio", ratio if one.meter == "fabric" else None, one.why)
             put(row, "share_ratio", ratio, one.why)
             put(row, "judged_ratio", None, "judged by job or group")
-            for name, value in (("uplink_imbalance_ratio", one.imbalance), ("uplink_load_ratio", one.load),
-                                ("host_in_bytes_per_second", one.host_in), ("uplink_discards_per_second", one.discards),
-                                ("uplink_out_bytes_per_second", one.uplink_out),
-                                ("uplink_pause_frames_per_second", one.pause)):
-                put(row, name, value, one.why)
+            for name, value, reason in (
+                ("uplink_imbalance_ratio", one.imbalance, ""), ("uplink_load_ratio", one.load, ""),
+                ("host_in_bytes_per_second", one.host_in, ""), ("uplink_out_bytes_per_second", one.uplink_out, ""),
+                ("uplink_discards_per_second", one.discards, one.discards_why),
+                ("uplink_pause_frames_per_second", one.pause, one.pause_why)):
+                put(row, name, value, reason or one.why)
             read_now = bool(one.uplinks)
             put(row, "uplinks", float(len(one.uplinks)) if read_now else None, one.why)
             up_known = [link for link in one.uplinks if link.up is not None]
             if one.doubtful and not one.down:
-                put(row, "uplinks_down", None, f"it is not known whether {one.doubtful[0]} is still down")
+                put(row, "uplinks_down", None, one.doubtful[0])
             else:
                 put(row, "uplinks_down", float(len(one.down)) if up_known else None, one.why)
             attrs: dict[str, Attr] = {
                 "kind": "leaf", "name": one.name, "definition": traffic.THROUGH_SPINE, "meter": one.meter,
-                "why": one.why, "uplink": one.busiest, "down": list(one.down),
+                "why": one.why, "uplink": one.busiest, "down": list(one.down), "dark": list(one.dark),
                 "unknown_ports": list(one.unknown_ports[:STRANGERS])}
             self._rows.say(f"leaf/{one.name}", attrs)
             touched.append((row, stamps.get(one.name, stamps["scopes"])))

@@ -98,7 +98,12 @@ class LeafPicture:
     why: str = ""
     busiest: str = ""
     doubtful: tuple[str, ...] = ()
-    """Uplinks that were down when their state was last known, and it is not known now."""
+    """Of uplinks that were down when their state was last known, or are no longer reported: what is not known now."""
+    dark: tuple[str, ...] = ()
+    """Uplinks that are down, and were not seen up since the console began."""
+    discards_why: str = ""
+    """Which uplinks do not tell, where others do; then there is no sum."""
+    pause_why: str = ""
 
 
 def _none() -> NDArray[np.float64]:

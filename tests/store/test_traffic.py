@@ -554,6 +554,27 @@ def nccl(rig: Rig, node: str, members: list[str], peers: list[str], size: int = 
     rig.put("nccl", node, f"/l {comm}/{size}", {"ranks": float(size)}, {"comm": comm, "members": members, "peers": peers})
 
 
+def test_an_estimate_from_the_logs_of_few_nodes_is_shown_and_not_judged() -> None:
+    """One node's channels say nothing of the other seven's."""
+    rig = Rig(nodes({"r1": tuple("abcd"), "r2": tuple("efgh")}))
+    rig.run(j7=tuple("abcdefgh"))
+    for name in "abcdefgh":
+        rig.nic(name, 1000 * MEGA)
+    nccl(rig, "d", [f"{name} {place}" for place, name in enumerate("dabcefgh")], ["e 2"], size=8)
+    rig.tick()
+    assert rig.value("job/7", "share_ratio") == 1.0
+    assert rig.attrs("job/7")["meter"] == "nccl"
+    assert rig.value("job/7", "judged_ratio") is None
+    assert rig.why("job/7", "judged_ratio") == "too few of its nodes have an NCCL log that is read"
+    assert rig.value("job/7", "coverage_ratio") == 1 / 8
+    assert "1 of 8 nodes have an NCCL log" in rig.attrs("job/7")["notes"]
+    for place, name in enumerate("abcefgh"):
+        nccl(rig, name, [f"{name} {place + 1}"], ["d 2"], size=8)
+    rig.tick()
+    assert rig.value("job/7", "judged_ratio") is not None
+    assert rig.value("job/7", "coverage_ratio") == 1.0
+
+
 def test_channels_of_the_log_times_what_the_cards_sent() -> None:
     rig = Rig(nodes(TWO_RACKS))
     rig.run(j7=("a", "b", "c", "d"))
@@ -828,3 +849,28 @@ def test_a_large_table_that_is_seldom_looked_at_is_worked_out_in_whole(monkeypat
         picture = rig.tick(3.0)
     assert picture.talkers[0].target == 2
     assert rig.value("fleet", "rtt_across_seconds") == 200e-6
+
+
+def test_meters_that_are_read_at_different_moments_agree_about_bursts() -> None:
+    """Sockets are told each second, a switch's counters every ten; a job reduces for 15 s and computes for 15 s."""
+    rig = leaf_rig()
+
+    def rate(second: int) -> float:
+        return (2000 if second // 15 % 2 else 100) * MEGA
+
+    found = []
+    for second in range(240):
+        now = rate(second)
+        rig.says("a", c=(now, 0.0), b=(now, 0.0))
+        rig.says("c", a=(0.0, now))
+        rig.says("b", a=(0.0, now))
+        rig.reads("d")
+        if second % 10 == 7:
+            past = sum(rate(one) for one in range(second - 7, second + 3)) / 10 if second > 10 else now
+            for leaf, into in (("l1", 2 * past), ("l2", 0.001 * past)):
+                rig.switch(leaf, "e1", "host", into, 0.0)
+                rig.switch(leaf, "e2", "uplink", 0.0, past if leaf == "l1" else 0.0)
+        rig.tick()
+        found.append((rig.attrs("fleet")["unreliable"], rig.attrs("fleet")["meter"]))
+    assert {meter for _, meter in found[60:]} == {"sockets"}
+    assert not any(doubt for doubt, _ in found[60:])

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from clustertop.signals.traffic_flows import Sums
     from clustertop.store.scopes import Scope
+    from clustertop.store.steady import Steady
     from clustertop.store.traffic_picture import LeafPicture
 
     Floats = NDArray[np.float64]
@@ -33,6 +34,9 @@ RDMA = "RDMA carries the traffic, which sockets do not see"
 NARROWER = "judged by job or group"
 SHARED_NODES = "its nodes run other jobs, too"
 TOO_FEW = "too few of its nodes are read"
+TOO_FEW_LOGS = "too few of its nodes have an NCCL log that is read"
+_BY_NODE = {"sockets": ("read", TOO_FEW), "nccl": ("have an NCCL log", TOO_FEW_LOGS)}
+"""Meters that are read on each node, by words for how many, and for too few."""
 _AT_REST = frozenset({TOO_LITTLE, traffic.NO_TRAFFIC})
 
 
@@ -132,6 +136,7 @@ class Evidence:
     """Whether there is a rack map at all."""
     floor: float
     """Bytes per second under which there is no share."""
+    steady: Steady
 
 def decide(scope: Scope, number: int, evidence: Evidence) -> Share:
     """Return everything that is known of one scope; *number* is its place among the evidence's scopes."""
@@ -144,10 +149,10 @@ def decide(scope: Scope, number: int, evidence: Evidence) -> Share:
     else:
         names, doubt = evidence.hangs.of(scope)
     ports = {meter: _of_leaves(evidence, names, meter, doubt) for meter in ("uplinks", "fabric")}
-    nccl = _estimated(scope, evidence)
+    nccl, logged = _estimated(scope, evidence)
     notes: list[str] = []
-    apart, blind = _disagreement(number, evidence, names, ports, notes)
-    unreliable = ("sockets",) if blind or (apart is not None and apart > traffic.DISAGREEMENT) else ()
+    apart, blind = _disagreement(scope, number, evidence, names, ports, notes)
+    unreliable = ("sockets",) if evidence.steady.doubtful(scope.key, apart) or blind else ()
     choice = [
         (rack[0], traffic.CROSS_RACK, "sockets"), (ports["uplinks"][0], traffic.THROUGH_SPINE, "uplinks"),
         (ports["fabric"][0], traffic.THROUGH_SPINE, "fabric"), (spine[0], traffic.THROUGH_SPINE, "sockets"),
@@ -156,15 +161,16 @@ def decide(scope: Scope, number: int, evidence: Evidence) -> Share:
     sure = [one for one in known if one[2] not in unreliable]
     value, definition, meter = (sure or known or [(None, "", "")])[0]
     why = "" if value is not None else rack[1]
-    coverage = read / len(members) if len(members) and read else None
-    if coverage is not None and read < len(members) and meter == "sockets":
-        notes.append(f"{read} of {len(members)} nodes read")
+    told = logged if meter == "nccl" else read
+    coverage = told / len(members) if len(members) and told else None
+    if coverage is not None and told < len(members) and meter in _BY_NODE:
+        notes.append(f"{told} of {len(members)} nodes {_BY_NODE[meter][0]}")
     if scope.shared:
         notes.append(SHARED_NODES)
     reason = why or (
         NARROWER if not scope.judged else SHARED_NODES if scope.shared
         else (RDMA if blind else DISAGREE) if meter in unreliable
-        else TOO_FEW if meter == "sockets" and (coverage or 0.0) < LEAST_COVERAGE else "")
+        else _BY_NODE[meter][1] if meter in _BY_NODE and (coverage or 0.0) < LEAST_COVERAGE else "")
     total = evidence.by_rack.placed[number] + evidence.by_rack.unplaced[number]
     lost = evidence.by_rack.unplaced_ratio[number]
     judged: Cell = (None, reason) if reason else (value, "")
@@ -212,12 +218,14 @@ def _of_leaves(evidence: Evidence, names: Sequence[str], meter: str, doubt: str)
     return out / into, "", out
 
 
-def _estimated(scope: Scope, evidence: Evidence) -> Cell:
+def _estimated(scope: Scope, evidence: Evidence) -> tuple[Cell, int]:
+    """(share, nodes of the scope whose log and NICs tell)."""
     if not evidence.nccl:
-        return None, NO_LOG
-    if not evidence.racked:
-        return None, traffic.NO_RACK_MAP
+        return (None, NO_LOG), 0
     inside = set(scope.members.tolist())
+    logged = len(inside.intersection(source for source, _, _ in evidence.nccl))
+    if not evidence.racked:
+        return (None, traffic.NO_RACK_MAP), logged
     crossing = placed = 0.0
     for source, target, amount in evidence.nccl:
         if source not in inside or target not in inside or evidence.rack[source] < 0 or evidence.rack[target] < 0:
@@ -225,21 +233,22 @@ def _estimated(scope: Scope, evidence: Evidence) -> Cell:
         placed += amount
         crossing += amount if evidence.rack[source] != evidence.rack[target] else 0.0
     if placed < evidence.floor:
-        return None, TOO_LITTLE if placed else traffic.NO_TRAFFIC
-    return crossing / placed, ""
+        return (None, TOO_LITTLE if placed else traffic.NO_TRAFFIC), logged
+    return (crossing / placed, ""), logged
 
 
 def _disagreement(
-    number: int, evidence: Evidence, names: Sequence[str],
+    scope: Scope, number: int, evidence: Evidence, names: Sequence[str],
     ports: Mapping[str, tuple[float | None, str, float]], notes: list[str],
 ) -> tuple[float | None, bool]:
     """(by how much the sockets differ from a stronger meter, whether RDMA is why they see too little)."""
     apart: list[float] = []
     blind = False
     told = evidence.members
-    total = told.nic_sent[number]
+    seen, past, total = told.sent[number], told.rdma_sent[number], told.nic_sent[number]
+    if total > 0:
+        seen, past, total = evidence.steady.mean(scope.key, "nic", (seen, past, total))
     if total >= evidence.floor:
-        seen, past = told.sent[number], told.rdma_sent[number]
         found = traffic.agreement(seen, total)
         if found.difference is not None and found.difference > traffic.DISAGREEMENT:
             notes.append(f"sockets carry {_percent(seen / total)} of what the NICs sent")
@@ -251,9 +260,12 @@ def _disagreement(
             notes.append(f"RDMA carries {_percent(past / total)}, which sockets do not see")
     for meter in ("uplinks", "fabric"):
         share, _, out = ports[meter]
-        low = float(evidence.by_spine.crossing[number])
-        high = low + float(evidence.by_spine.unplaced[number])
-        if share is None or blind or max(out, low) < evidence.floor or not told.read[number]:
+        if share is None or blind or not told.read[number]:
+            continue
+        crossing, loose = float(evidence.by_spine.crossing[number]), float(evidence.by_spine.unplaced[number])
+        out, low, lost = evidence.steady.mean(scope.key, meter, (out, crossing, loose))
+        high = low + lost
+        if max(out, low) < evidence.floor:
             continue
         # What is not placed may have gone through the spine or not: only what is outside of both differs.
         found = traffic.agreement(min(max(out, low), high), out)

@@ -22,6 +22,7 @@ from clustertop.store.mean import Mean, known_or_zero
 from clustertop.store.nics import Nics
 from clustertop.store.scopes import MOST_JOBS, Rows, scopes
 from clustertop.store.shares import Evidence, Hangs, Members, decide
+from clustertop.store.steady import Steady
 from clustertop.store.talkers import STRANGERS, Talkers
 from clustertop.store.traffic_picture import NO_METER, NO_RACKS, Meter, Talker, TrafficPicture
 
@@ -106,6 +107,7 @@ class Traffic:
         self._leaves = Leaves(tables.get("uplink"), everybody, leaf_names)
         self._nics = Nics(tables, count)
         self._latency = Latency(count)
+        self._steady = Steady()
         self._ends = ends.Ends(count, places)
         self._pairs = self._ends.pairs
         self._reporter = _NOWHERE
@@ -184,6 +186,7 @@ class Traffic:
             self._jobs = jobs
             self._scopes = scopes(self._nodes, jobs)
             self._hangs.forget()
+            self._steady.keep({one.key for one in self._scopes})
             self._loose = [self._out_of_racks(one) for one in self._scopes]
         if changed or moved:
             self._members = Members(self._scopes, len(self._nodes))
@@ -290,7 +293,8 @@ class Traffic:
             traffic_flows.sums(self._by_rack, flow), traffic_flows.sums(self._by_spine, flow),
             self._members.add(read, self._sent.update(by_node, now), nic, self._rdma_sent.update(past, now)),
             self._hangs, {one.name: one for one in leaves}, self._nccl_flows(nic), self._rack, bool(self._racks),
-            FLOOR_BYTES_PER_SECOND)
+            FLOOR_BYTES_PER_SECOND, self._steady)
+        self._steady.now = now
         self._rows.keep([one.key for one in self._scopes] + [f"leaf/{one.name}" for one in leaves])
         found = [decide(one, number, evidence) for number, one in enumerate(self._scopes)]
         # Of a large table there are other ticks for it, as long as there are ticks between.

@@ -1,0 +1,48 @@
+"""What meters say of the same bytes, over a minute: by then it does not matter which was read a little earlier."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from clustertop.signals.traffic import DISAGREEMENT
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+STEADY_SECONDS = 60.0
+AGREED_AGAIN = 0.15
+"""A meter that was unreliable is relied on again where it differs by no more than this."""
+
+
+class Steady:
+    """Running means by scope and meter, and which scopes' sockets are not relied on."""
+
+    def __init__(self) -> None:
+        self._means: dict[tuple[str, str], tuple[float, tuple[float, ...]]] = {}
+        """When it was brought up to date, and the means."""
+        self._doubtful: set[str] = set()
+        self.now = 0.0
+        """Our monotonic clock; to be set before each round."""
+
+    def mean(self, scope: str, meter: str, values: tuple[float, ...]) -> tuple[float, ...]:
+        """Take the newest *values* of a scope in; returns their means, from the first ones on."""
+        at, means = self._means.get((scope, meter), (self.now, values))
+        part = 1 - math.exp(-max(self.now - at, 0.0) / STEADY_SECONDS)
+        means = tuple(mean + part * (value - mean) for mean, value in zip(means, values, strict=True))
+        self._means[scope, meter] = self.now, means
+        return means
+
+    def doubtful(self, scope: str, apart: float | None) -> bool:
+        """Whether sockets that are so much *apart* from a stronger meter are not relied on; None: there is none."""
+        limit = AGREED_AGAIN if scope in self._doubtful else DISAGREEMENT
+        if apart is not None and apart > limit:
+            self._doubtful.add(scope)
+            return True
+        self._doubtful.discard(scope)
+        return False
+
+    def keep(self, scopes: Collection[str]) -> None:
+        """Forget all but these."""
+        self._doubtful.intersection_update(scopes)
+        self._means = {key: mean for key, mean in self._means.items() if key[0] in scopes}

@@ -874,3 +874,37 @@ def test_meters_that_are_read_at_different_moments_agree_about_bursts() -> None:
         found.append((rig.attrs("fleet")["unreliable"], rig.attrs("fleet")["meter"]))
     assert {meter for _, meter in found[60:]} == {"sockets"}
     assert not any(doubt for doubt, _ in found[60:])
+
+
+def test_an_ethernet_and_an_infiniband_each_have_their_own_share() -> None:
+    rig = Rig(nodes({"r1": ("a", "b"), "r2": ("c", "d")}), ("e1", "e2"), fabric="ib")
+    for leaf, out in (("e1", 10.0), ("e2", 30.0)):
+        rig.switch(leaf, "p1", "host", 100 * MEGA, 0.0)
+        rig.switch(leaf, "p2", "uplink", 0.0, out * MEGA)
+    for leaf, out in (("ib1", 700.0), ("ib2", 500.0)):
+        rig.switch(leaf, f"{leaf}/1", "host", 1000 * MEGA, 0.0, owner="ib")
+        rig.switch(leaf, f"{leaf}/2", "uplink", 0.0, out * MEGA, owner="ib")
+    for name, other in (("a", "c"), ("c", "a")):
+        rig.says(name, **{other: (19 * MEGA, 19 * MEGA)})
+    rig.tick()
+    assert rig.value("fleet", "uplink_spine_ratio") == pytest.approx(0.2)
+    assert rig.value("fleet", "fabric_spine_ratio") == pytest.approx(0.6)
+    rig.switch("ib2", "ib2/2", "uplink", 0.0, None, owner="ib")
+    rig.tick()
+    assert rig.value("fleet", "uplink_spine_ratio") == pytest.approx(0.2)
+    assert rig.why("fleet", "fabric_spine_ratio") == "of 1 of 2 leaves not known"
+
+
+def test_sockets_are_compared_with_all_fabrics_together() -> None:
+    rig = Rig(nodes({"r1": ("a", "b"), "r2": ("c", "d")}, {"e1": ("a", "b"), "e2": ("c", "d")}), ("e1", "e2"), fabric="ib")
+    for leaf in ("e1", "e2"):
+        rig.switch(leaf, "p1", "host", 100 * MEGA, 0.0)
+        rig.switch(leaf, "p2", "uplink", 0.0, 20 * MEGA)
+    for leaf in ("ib1", "ib2"):  # at rest: TCP does not go this way
+        rig.switch(leaf, f"{leaf}/1", "host", 0.0, 0.0, owner="ib")
+        rig.switch(leaf, f"{leaf}/2", "uplink", 0.0, 0.0, owner="ib")
+    for name, other in (("a", "c"), ("c", "a")):
+        rig.says(name, **{other: (20 * MEGA, 20 * MEGA)})
+    rig.tick()
+    assert rig.value("fleet", "disagreement_ratio") == pytest.approx(0.0)
+    assert rig.attrs("fleet")["unreliable"] == []

@@ -206,12 +206,14 @@ def _of_leaves(evidence: Evidence, names: Sequence[str], meter: str, doubt: str)
     """(share, why, bytes out of the uplinks) of leaves together by one meter."""
     if doubt:
         return None, doubt, 0.0
-    mine = [evidence.leaves[name] for name in names if name in evidence.leaves]
-    if not any(one.meter == meter and one.uplinks for one in mine):
+    every = [evidence.leaves[name] for name in names if name in evidence.leaves]
+    if not any(one.meter == meter and one.uplinks for one in every):
         return None, NO_LEAF_READ, 0.0
-    unknown = [one for one in mine if one.meter != meter or (one.ratio is None and one.why != traffic.NO_TRAFFIC)]
+    # An Ethernet beside an InfiniBand fabric: each leaf is of one of them. One that nobody has read may be of either.
+    mine = [one for one in every if one.meter == meter or not (one.uplinks or one.host_in)]
+    unknown = sum(one.ratio is None and one.why != traffic.NO_TRAFFIC for one in mine)
     if unknown:
-        return None, f"of {len(unknown)} of {len(names)} leaves not known", 0.0
+        return None, f"of {unknown} of {len(mine)} leaves not known", 0.0
     out, into = sum(one.uplink_out or 0.0 for one in mine), sum(one.host_in or 0.0 for one in mine)
     if into < evidence.floor:
         return None, TOO_LITTLE if into else traffic.NO_TRAFFIC, out
@@ -258,21 +260,23 @@ def _disagreement(
             apart.append(found.difference)
         if blind:
             notes.append(f"RDMA carries {_percent(past / total)}, which sockets do not see")
-    for meter in ("uplinks", "fabric"):
-        share, _, out = ports[meter]
-        if share is None or blind or not told.read[number]:
-            continue
+    # Bytes go by whatever fabric there is: all of them together are the yardstick, where all are known.
+    known = [meter for meter, (share, why, _) in ports.items() if share is not None or why in _AT_REST]
+    if known and not blind and told.read[number] and all(
+        evidence.leaves[name].meter in known for name in names if name in evidence.leaves
+    ) and any(ports[meter][0] is not None for meter in known):
+        out = sum(ports[meter][2] for meter in known)
         crossing, loose = float(evidence.by_spine.crossing[number]), float(evidence.by_spine.unplaced[number])
-        out, low, lost = evidence.steady.mean(scope.key, meter, (out, crossing, loose))
+        together = " and ".join(known)
+        out, low, lost = evidence.steady.mean(scope.key, together, (out, crossing, loose))
         high = low + lost
-        if max(out, low) < evidence.floor:
-            continue
         # What is not placed may have gone through the spine or not: only what is outside of both differs.
         found = traffic.agreement(min(max(out, low), high), out)
-        if found.difference is not None:
+        if max(out, low) >= evidence.floor and found.difference is not None:
             apart.append(min(found.difference, 1e3))
             if not found.reliable:
-                notes.append(f"sockets and {meter} differ by {_percent(found.difference)} of what left by the uplinks")
+                notes.append(
+                    f"sockets and {together} differ by {_percent(found.difference)} of what left by the uplinks")
     return (max(apart) if apart else None), blind
 
 

@@ -19,18 +19,20 @@ class Steady:
     """Running means by scope and meter, and which scopes' sockets are not relied on."""
 
     def __init__(self) -> None:
-        self._means: dict[tuple[str, str], tuple[float, tuple[float, ...]]] = {}
-        """When it was brought up to date, and the means."""
+        self._means: dict[tuple[str, str], tuple[float, float, tuple[float, ...]]] = {}
+        """When they began, when they were brought up to date, and the means."""
         self._doubtful: set[str] = set()
         self.now = 0.0
         """Our monotonic clock; to be set before each round."""
 
     def mean(self, scope: str, meter: str, values: tuple[float, ...]) -> tuple[float, ...]:
         """Take the newest *values* of a scope in; returns their means, from the first ones on."""
-        at, means = self._means.get((scope, meter), (self.now, values))
-        part = 1 - math.exp(-max(self.now - at, 0.0) / STEADY_SECONDS)
+        began, at, means = self._means.get((scope, meter), (self.now, self.now, values))
+        passed, since = max(self.now - at, 0.0), self.now - began
+        # As long as it is young, the mean of all: the first values are from before the meters saw the same.
+        part = max(1 - math.exp(-passed / STEADY_SECONDS), passed / since if since > 0 else 0.0)
         means = tuple(mean + part * (value - mean) for mean, value in zip(means, values, strict=True))
-        self._means[scope, meter] = self.now, means
+        self._means[scope, meter] = began, self.now, means
         return means
 
     def doubtful(self, scope: str, apart: float | None) -> bool:

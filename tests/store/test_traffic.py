@@ -365,6 +365,37 @@ def test_what_one_uplink_does_not_tell_is_no_zero_of_the_leaf() -> None:
     assert rig.value("leaf/l1", "uplink_discards_per_second") == 30.0, "one that is down drops nothing"
 
 
+def test_uplinks_of_different_speeds_are_even_where_they_are_as_full() -> None:
+    rig = leaf_rig()
+    rig.switch("l1", "e1", "host", 100 * MEGA, 0.0)
+    for name, out, speed in (("e2", 8000, 100e9), ("e3", 2000, 25e9), ("e4", 2000, 25e9), ("e5", 2000, 25e9)):
+        rig.switch("l1", name, "uplink", 0.0, out * MEGA, speed=speed)
+    rig.tick()
+    assert rig.value("leaf/l1", "uplink_imbalance_ratio") == pytest.approx(0.0)
+    rig.switch("l1", "e3", "uplink", 0.0, 2800 * MEGA, speed=25e9)
+    rig.switch("l1", "e2", "uplink", 12000 * MEGA, 8000 * MEGA, speed=100e9)
+    leaf = rig.tick().leaf("l1")
+    assert leaf is not None
+    assert rig.value("leaf/l1", "uplink_imbalance_ratio") == pytest.approx(0.896 / 0.704 - 1)
+    assert (leaf.busiest, leaf.fullest) == ("e2", "e3"), "the busier way in, and what is uneven out"
+
+
+def test_a_share_beside_much_that_goes_by_unknown_ports_is_not_judged() -> None:
+    """They may be hosts or uplinks: the share would be far too high, or far too low."""
+    rig = leaf_rig()
+    for leaf in ("l1", "l2"):
+        rig.switch(leaf, "e1", "host", 100 * MEGA, 0.0)
+        rig.switch(leaf, "e2", "uplink", 0.0, 50 * MEGA)
+    rig.switch("l1", "e3", "", 300 * MEGA, 0.0)
+    rig.tick()
+    assert rig.value("fleet", "share_ratio") == 0.5
+    assert rig.value("fleet", "judged_ratio") is None
+    assert rig.why("fleet", "judged_ratio") == "much goes by switch ports in a role that nobody knows"
+    rig.switch("l1", "e3", "", 10 * MEGA, 0.0)
+    rig.tick()
+    assert rig.value("fleet", "judged_ratio") == 0.5
+
+
 def test_an_uplink_that_vanishes_while_it_is_up_is_not_forgotten() -> None:
     rig = leaf_rig()
     rig.switch("l1", "e1", "host", 100 * MEGA, 0.0)

@@ -164,24 +164,41 @@ class Leaves:
         why = found.why if any(fresh[row] and ports.present[row] for row in leaf.rows) else NO_READING
         if why and why != NO_READING and links and not carrying:
             why = ALL_DOWN if all(one.up is False for one in links) else ALL_GONE
+        uneven, fullest = _imbalance(live)
         discards, discards_why = _sum(carrying, "discards_per_second", "counter of discards")
         pause, pause_why = _sum(carrying, "pause_frames_per_second", "counter of pause frames")
         return LeafPicture(
             name, leaf.meter, None if why else found.ratio, found.host_in, found.uplink_out, tuple(links),
-            loads.get(busiest), _imbalance(live), discards, pause, tuple(down), found.unknown_ports, why, busiest,
-            tuple(doubtful), tuple(dark), discards_why, pause_why)
+            loads.get(busiest), uneven, discards, pause, tuple(down), found.unknown_ports, why, busiest,
+            tuple(doubtful), tuple(dark), discards_why, pause_why, fullest, _strange(live))
 
 
-def _imbalance(ports: list[LeafPort]) -> float | None:
-    """The busiest uplink over their mean, minus one; of a mean of at least IDLE: at rest nothing is uneven."""
+def _imbalance(ports: list[LeafPort]) -> tuple[float | None, str]:
+    """(the fullest uplink over their mean, minus one; which it is), of what goes out.
+
+    By their loads where all speeds are known, so that a link of twice the speed may carry twice as much. The mean
+    counts as at least IDLE: at rest nothing is uneven.
+    """
     links = [port for port in ports if port.role == UPLINK]
-    rates = [port.out_bytes_per_second for port in links if port.out_bytes_per_second is not None]
+    rates = {port.name: port.out_bytes_per_second for port in links if port.out_bytes_per_second is not None}
     if len(rates) < 2 or len(rates) < len(links):
-        return None
-    mean = sum(rates) / len(rates)
-    speeds = [port.speed_bits_per_second / 8 for port in links if port.speed_bits_per_second]
-    floor = IDLE * min(speeds) if speeds else mean
-    return (max(rates) - mean) / max(mean, floor) if mean or floor else None
+        return None, ""
+    speeds = {port.name: port.speed_bits_per_second / 8 for port in links if port.speed_bits_per_second}
+    floor = 0.0
+    if len(speeds) == len(rates):
+        rates, floor = {name: rate / speeds[name] for name, rate in rates.items()}, IDLE
+    elif speeds:
+        floor = IDLE * min(speeds.values())
+    mean = sum(rates.values()) / len(rates)
+    fullest = max(rates, key=lambda name: rates[name])
+    return ((rates[fullest] - mean) / max(mean, floor), fullest) if mean or floor else (None, "")
+
+
+def _strange(ports: list[LeafPort]) -> float:
+    """Bytes per second by ports in no known role, the busier way."""
+    loose = [port for port in ports if not port.role]
+    return max(sum(port.in_bytes_per_second or 0.0 for port in loose),
+               sum(port.out_bytes_per_second or 0.0 for port in loose))
 
 
 def _unread(name: str) -> LeafPicture:

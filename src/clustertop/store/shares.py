@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,7 @@ NARROWER = "judged by job or group"
 SHARED_NODES = "its nodes run other jobs, too"
 TOO_FEW = "too few of its nodes are read"
 TOO_FEW_LOGS = "too few of its nodes have an NCCL log that is read"
+UNKNOWN_PORTS = "much goes by switch ports in a role that nobody knows"
 _BY_NODE = {"sockets": ("read", TOO_FEW), "nccl": ("have an NCCL log", TOO_FEW_LOGS)}
 """Meters that are read on each node, by words for how many, and for too few."""
 _AT_REST = frozenset({TOO_LITTLE, traffic.NO_TRAFFIC})
@@ -170,6 +172,7 @@ def decide(scope: Scope, number: int, evidence: Evidence) -> Share:
     reason = why or (
         NARROWER if not scope.judged else SHARED_NODES if scope.shared
         else (RDMA if blind else DISAGREE) if meter in unreliable
+        else UNKNOWN_PORTS if _loose(evidence, names, meter)
         else _BY_NODE[meter][1] if meter in _BY_NODE and (coverage or 0.0) < LEAST_COVERAGE else "")
     total = evidence.by_rack.placed[number] + evidence.by_rack.unplaced[number]
     lost = evidence.by_rack.unplaced_ratio[number]
@@ -220,6 +223,12 @@ def _of_leaves(evidence: Evidence, names: Sequence[str], meter: str, doubt: str)
     return out / into, "", out
 
 
+def _loose(evidence: Evidence, names: Sequence[str], meter: str) -> bool:
+    """Whether ports that may be hosts' or uplinks carry so much that the share may be far too high or too low."""
+    mine = [one for name in names if (one := evidence.leaves.get(name)) is not None and one.meter == meter]
+    return sum(one.unplaced for one in mine) > traffic.DISAGREEMENT * sum(one.host_in or 0.0 for one in mine)
+
+
 def _estimated(scope: Scope, evidence: Evidence) -> tuple[Cell, int]:
     """(share, nodes of the scope whose log and NICs tell)."""
     if not evidence.nccl:
@@ -247,9 +256,12 @@ def _disagreement(
     apart: list[float] = []
     blind = False
     told = evidence.members
-    seen, past, total = told.sent[number], told.rdma_sent[number], told.nic_sent[number]
-    if total > 0:
-        seen, past, total = evidence.steady.mean(scope.key, "nic", (seen, past, total))
+    sent = told.sent[number], told.rdma_sent[number], told.nic_sent[number]
+    if sent[-1] > 0:
+        # Bursts differ at the moment, and what was at first differs in the mean: what differs in both is a difference.
+        mean = evidence.steady.mean(scope.key, "nic", sent)
+        sent = min(sent, mean, key=lambda one: _gap(one[0], one[2]))
+    seen, past, total = sent
     if total >= evidence.floor:
         found = traffic.agreement(seen, total)
         if found.difference is not None and found.difference > traffic.DISAGREEMENT:
@@ -265,19 +277,28 @@ def _disagreement(
     if known and not blind and told.read[number] and all(
         evidence.leaves[name].meter in known for name in names if name in evidence.leaves
     ) and any(ports[meter][0] is not None for meter in known):
-        out = sum(ports[meter][2] for meter in known)
-        crossing, loose = float(evidence.by_spine.crossing[number]), float(evidence.by_spine.unplaced[number])
+        left = (sum(ports[meter][2] for meter in known), float(evidence.by_spine.crossing[number]),
+                float(evidence.by_spine.unplaced[number]))
         together = " and ".join(known)
-        out, low, lost = evidence.steady.mean(scope.key, together, (out, crossing, loose))
-        high = low + lost
-        # What is not placed may have gone through the spine or not: only what is outside of both differs.
-        found = traffic.agreement(min(max(out, low), high), out)
+        mean = evidence.steady.mean(scope.key, together, left)
+        out, low, lost = min(left, mean, key=lambda one: _gap(_nearest(*one), one[0]))
+        found = traffic.agreement(_nearest(out, low, lost), out)
         if max(out, low) >= evidence.floor and found.difference is not None:
             apart.append(min(found.difference, 1e3))
             if not found.reliable:
                 notes.append(
                     f"sockets and {together} differ by {_percent(found.difference)} of what left by the uplinks")
     return (max(apart) if apart else None), blind
+
+
+def _nearest(out: float, low: float, lost: float) -> float:
+    """What sockets may have seen of *out*: what is not placed may have gone through the spine or not."""
+    return min(max(out, low), low + lost)
+
+
+def _gap(weaker: float, stronger: float) -> float:
+    found = traffic.agreement(weaker, stronger).difference
+    return math.inf if found is None else found
 
 
 def _percent(ratio: float) -> str:

@@ -10,6 +10,8 @@ from clustertop.signals.traffic import DISAGREEMENT
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    Three = tuple[float, float, float]
+
 STEADY_SECONDS = 60.0
 AGREED_AGAIN = 0.15
 """A meter that was unreliable is relied on again where it differs by no more than this."""
@@ -19,19 +21,20 @@ class Steady:
     """Running means by scope and meter, and which scopes' sockets are not relied on."""
 
     def __init__(self) -> None:
-        self._means: dict[tuple[str, str], tuple[float, float, tuple[float, ...]]] = {}
+        self._means: dict[tuple[str, str], tuple[float, float, Three]] = {}
         """When they began, when they were brought up to date, and the means."""
         self._doubtful: set[str] = set()
         self.now = 0.0
         """Our monotonic clock; to be set before each round."""
 
-    def mean(self, scope: str, meter: str, values: tuple[float, ...]) -> tuple[float, ...]:
+    def mean(self, scope: str, meter: str, values: Three) -> Three:
         """Take the newest *values* of a scope in; returns their means, from the first ones on."""
         began, at, means = self._means.get((scope, meter), (self.now, self.now, values))
         passed, since = max(self.now - at, 0.0), self.now - began
         # As long as it is young, the mean of all: the first values are from before the meters saw the same.
         part = max(1 - math.exp(-passed / STEADY_SECONDS), passed / since if since > 0 else 0.0)
-        means = tuple(mean + part * (value - mean) for mean, value in zip(means, values, strict=True))
+        one, two, three = (mean + part * (value - mean) for mean, value in zip(means, values, strict=True))
+        means = one, two, three
         self._means[scope, meter] = began, self.now, means
         return means
 

@@ -393,8 +393,8 @@ class Traffic:
                 put(row, "uplinks_down", float(len(one.down)) if up_known else None, one.why)
             attrs: dict[str, Attr] = {
                 "kind": "leaf", "name": one.name, "definition": traffic.THROUGH_SPINE, "meter": one.meter,
-                "why": one.why, "uplink": one.busiest, "down": list(one.down), "dark": list(one.dark),
-                "unknown_ports": list(one.unknown_ports[:STRANGERS])}
+                "why": one.why, "uplink": one.busiest, "fullest": one.fullest, "down": list(one.down),
+                "dark": list(one.dark), "unknown_ports": list(one.unknown_ports[:STRANGERS])}
             self._rows.say(f"leaf/{one.name}", attrs)
             touched.append((row, stamps.get(one.name, stamps["scopes"])))
         if cells:

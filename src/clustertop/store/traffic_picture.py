@@ -104,6 +104,10 @@ class LeafPicture:
     discards_why: str = ""
     """Which uplinks do not tell, where others do; then there is no sum."""
     pause_why: str = ""
+    fullest: str = ""
+    """The uplink that ``imbalance`` is of: by what goes out."""
+    unplaced: float = 0.0
+    """Bytes per second by ports in a role that nobody knows, the busier way."""
 
 
 def _none() -> NDArray[np.float64]:

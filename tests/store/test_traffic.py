@@ -288,7 +288,7 @@ def test_through_the_spine_is_judged_where_no_rack_is_known_and_says_so() -> Non
         rig.switch(leaf, "e1", "host", 100 * MEGA, 10 * MEGA)
         rig.switch(leaf, "e2", "uplink", 40 * MEGA, 40 * MEGA)
     rig.tick()
-    assert rig.value("fleet", "judged_ratio") == pytest.approx(0.4)
+    assert rig.value("fleet", "judged_ratio") == pytest.approx(0.45)
     assert rig.attrs("fleet")["definition"] == "through spine"
     assert rig.attrs("fleet")["meter"] == "uplinks"
     assert rig.value("fleet", "socket_cross_rack_ratio") is None
@@ -562,7 +562,7 @@ def test_sockets_against_uplinks() -> None:
     assert rig.value("fleet", "disagreement_ratio") == pytest.approx(1 - 10 / 80)
     assert rig.attrs("fleet")["unreliable"] == ["sockets"]
     assert rig.attrs("fleet")["meter"] == "uplinks", "the stronger meter's share stands"
-    assert rig.value("fleet", "judged_ratio") == pytest.approx(0.4)
+    assert rig.value("fleet", "judged_ratio") == pytest.approx(0.45)
 
 
 def test_what_is_not_placed_may_have_gone_either_way() -> None:
@@ -939,3 +939,46 @@ def test_sockets_are_compared_with_all_fabrics_together() -> None:
     rig.tick()
     assert rig.value("fleet", "disagreement_ratio") == pytest.approx(0.0)
     assert rig.attrs("fleet")["unreliable"] == []
+
+
+def test_a_job_over_rdma_is_not_at_rest_because_its_sockets_are() -> None:
+    """Else what nobody has measured would stand there as fine."""
+    rig = Rig(nodes(TWO_RACKS))
+    for name, other in (("a", "c"), ("c", "a"), ("b", "d"), ("d", "b")):
+        rig.says(name, **{other: (1000.0, 1000.0)})
+        rig.port(name, 5000 * MEGA, link_layer="InfiniBand")
+    rig.tick()
+    told = "RDMA carries the traffic, which sockets do not see"
+    for column in ("share_ratio", "judged_ratio"):
+        assert (rig.value("fleet", column), rig.why("fleet", column)) == (None, told)
+    for _ in range(200):
+        for name, other in (("a", "c"), ("c", "a"), ("b", "d"), ("d", "b")):
+            rig.says(name, **{other: (1000.0, 1000.0)})
+            rig.port(name, 2000.0, link_layer="InfiniBand")
+        rig.tick()
+    assert rig.value("fleet", "judged_ratio") == pytest.approx(0.004), "now it is at rest: 4 kB of at least 1 MB"
+
+
+def test_a_share_that_may_be_judged_goes_before_one_that_may_not() -> None:
+    """Sockets of one node of four, and all leaves: the leaves' share is the one that is judged."""
+    rig = leaf_rig()
+    rig.says("a", b=(10 * MEGA, 0.0), c=(90 * MEGA, 0.0))
+    for leaf in ("l1", "l2"):
+        rig.switch(leaf, "e1", "host", 100 * MEGA, 0.0)
+        rig.switch(leaf, "e2", "uplink", 0.0, 45 * MEGA)
+    rig.tick()
+    assert rig.attrs("fleet")["unreliable"] == []
+    assert (rig.attrs("fleet")["definition"], rig.attrs("fleet")["meter"]) == ("through spine", "uplinks")
+    assert rig.value("fleet", "judged_ratio") == pytest.approx(0.45)
+
+
+def test_a_rack_map_of_few_nodes_makes_no_share_that_is_judged() -> None:
+    rig = Rig(nodes({"r1": ("a",), "r2": ("b",), "": tuple("cdefgh")}))
+    for name, other in (("a", "b"), ("b", "a")):
+        rig.says(name, **{other: (10 * MEGA, 10 * MEGA)})
+    for name, other in zip("cdefgh", "dcfehg", strict=True):
+        rig.says(name, **{other: (500 * MEGA, 500 * MEGA)})
+    rig.tick()
+    assert rig.value("fleet", "share_ratio") == 1.0
+    assert rig.value("fleet", "judged_ratio") is None
+    assert rig.why("fleet", "judged_ratio") == "too few of its nodes are in the rack map"

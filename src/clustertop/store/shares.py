@@ -36,6 +36,7 @@ NARROWER = "judged by job or group"
 SHARED_NODES = "its nodes run other jobs, too"
 TOO_FEW = "too few of its nodes are read"
 TOO_FEW_LOGS = "too few of its nodes have an NCCL log that is read"
+TOO_FEW_PLACED = "too few of its nodes are in the rack map"
 UNKNOWN_PORTS = "much goes by switch ports in a role that nobody knows"
 _BY_NODE = {"sockets": ("read", TOO_FEW), "nccl": ("have an NCCL log", TOO_FEW_LOGS)}
 """Meters that are read on each node, by words for how many, and for too few."""
@@ -160,9 +161,12 @@ def decide(scope: Scope, number: int, evidence: Evidence) -> Share:
         (ports["fabric"][0], traffic.THROUGH_SPINE, "fabric"), (spine[0], traffic.THROUGH_SPINE, "sockets"),
         (nccl[0], traffic.CROSS_RACK, "nccl")]
     known = [one for one in choice if one[0] is not None]
-    sure = [one for one in known if one[2] not in unreliable]
-    value, definition, meter = (sure or known or [(None, "", "")])[0]
-    why = "" if value is not None else rack[1]
+    doubts = {one: _doubt(scope, evidence, one[1], one[2], read=read, logged=logged, names=names) for one in known}
+    relied = [one for one in known if one[2] not in unreliable]
+    sure = [one for one in relied if not doubts[one]]
+    chosen = (sure or relied or known or [(None, "", "")])[0]
+    value, definition, meter = chosen
+    why = "" if value is not None else RDMA if blind and rack[1] in _AT_REST else rack[1]
     told = logged if meter == "nccl" else read
     coverage = told / len(members) if len(members) and told else None
     if coverage is not None and told < len(members) and meter in _BY_NODE:
@@ -172,12 +176,12 @@ def decide(scope: Scope, number: int, evidence: Evidence) -> Share:
     reason = why or (
         NARROWER if not scope.judged else SHARED_NODES if scope.shared
         else (RDMA if blind else DISAGREE) if meter in unreliable
-        else UNKNOWN_PORTS if _loose(evidence, names, meter)
-        else _BY_NODE[meter][1] if meter in _BY_NODE and (coverage or 0.0) < LEAST_COVERAGE else "")
+        else doubts[chosen])
     total = evidence.by_rack.placed[number] + evidence.by_rack.unplaced[number]
     lost = evidence.by_rack.unplaced_ratio[number]
     judged: Cell = (None, reason) if reason else (value, "")
-    if value is None and why in _AT_REST and scope.judged and not scope.shared and (coverage or 0.0) >= LEAST_COVERAGE:
+    if (value is None and why in _AT_REST and scope.judged and not scope.shared and not unreliable
+            and (coverage or 0.0) >= LEAST_COVERAGE):
         # Of at least the floor: what is at rest is over no limit, and an alert of before ends.
         judged = float(evidence.by_rack.crossing[number]) / evidence.floor, ""
     columns: dict[str, Cell] = {
@@ -223,10 +227,20 @@ def _of_leaves(evidence: Evidence, names: Sequence[str], meter: str, doubt: str)
     return out / into, "", out
 
 
-def _loose(evidence: Evidence, names: Sequence[str], meter: str) -> bool:
-    """Whether ports that may be hosts' or uplinks carry so much that the share may be far too high or too low."""
+def _doubt(
+    scope: Scope, evidence: Evidence, definition: str, meter: str, *, read: int, logged: int, names: Sequence[str]
+) -> str:
+    """Why a share that is known may not be judged; empty: it may."""
+    least = LEAST_COVERAGE * len(scope.members)
+    if meter in _BY_NODE:
+        if (logged if meter == "nccl" else read) < least:
+            return _BY_NODE[meter][1]
+        placed = int((evidence.rack[scope.members] >= 0).sum())
+        return TOO_FEW_PLACED if definition == traffic.CROSS_RACK and placed < least else ""
+    # Ports that may be hosts' or uplinks: with much by them the share may be far too high or too low.
     mine = [one for name in names if (one := evidence.leaves.get(name)) is not None and one.meter == meter]
-    return sum(one.unplaced for one in mine) > traffic.DISAGREEMENT * sum(one.host_in or 0.0 for one in mine)
+    loose, into = sum(one.unplaced for one in mine), sum(one.host_in or 0.0 for one in mine)
+    return UNKNOWN_PORTS if loose > traffic.DISAGREEMENT * into else ""
 
 
 def _estimated(scope: Scope, evidence: Evidence) -> tuple[Cell, int]:

@@ -129,6 +129,8 @@ def _leaf_object(rows: TableView, row: int | None, leaf: LeafPicture) -> dict[st
     return {
         "leaf": leaf.name, "meter": leaf.meter, "unknown": leaf.why or None, "down": list(leaf.down),
         "down_from_the_start": list(leaf.dark), "doubtful": list(leaf.doubtful),
+        "host_ports_that_drop": [{"name": port, "peer": who or None, "discards_per_second": lost}
+                                 for port, who, lost in leaf.dropping],
         "unknown_ports": list(leaf.unknown_ports), "busiest": leaf.busiest or None,
         "readings": {} if row is None else _readings(rows, row, LEAF_COLUMNS),
         "uplinks": [{"name": one.name, "peer": one.peer or None, "up": one.up, "load_ratio": one.load,

@@ -288,7 +288,7 @@ def test_through_the_spine_is_judged_where_no_rack_is_known_and_says_so() -> Non
         rig.switch(leaf, "e1", "host", 100 * MEGA, 10 * MEGA)
         rig.switch(leaf, "e2", "uplink", 40 * MEGA, 40 * MEGA)
     rig.tick()
-    assert rig.value("fleet", "judged_ratio") == pytest.approx(0.45)
+    assert rig.value("fleet", "judged_ratio") == pytest.approx(0.4)
     assert rig.attrs("fleet")["definition"] == "through spine"
     assert rig.attrs("fleet")["meter"] == "uplinks"
     assert rig.value("fleet", "socket_cross_rack_ratio") is None
@@ -363,6 +363,19 @@ def test_what_one_uplink_does_not_tell_is_no_zero_of_the_leaf() -> None:
     rig.switch("l1", "e3", "uplink", None, None, up=0.0, discards_per_second=math.nan)
     rig.tick()
     assert rig.value("leaf/l1", "uplink_discards_per_second") == 30.0, "one that is down drops nothing"
+
+
+def test_host_ports_that_drop_are_named_most_first() -> None:
+    """Incast drops at the receiver's port, not at an uplink."""
+    rig = leaf_rig()
+    rig.switch("l1", "e1", "host", 100 * MEGA, 0.0, discards_per_second=3.0)
+    rig.switch("l1", "e2", "host", 100 * MEGA, 0.0, discards_per_second=240.0)
+    rig.switch("l1", "e3", "host", 100 * MEGA, 0.0, discards_per_second=0.0)
+    rig.switch("l1", "e4", "uplink", 0.0, 10 * MEGA, discards_per_second=0.0)
+    leaf = rig.tick().leaf("l1")
+    assert leaf is not None
+    assert [(port, lost) for port, _, lost in leaf.dropping] == [("e2", 240.0), ("e1", 3.0)]
+    assert leaf.discards == 0.0
 
 
 def test_uplinks_of_different_speeds_are_even_where_they_are_as_full() -> None:
@@ -562,7 +575,7 @@ def test_sockets_against_uplinks() -> None:
     assert rig.value("fleet", "disagreement_ratio") == pytest.approx(1 - 10 / 80)
     assert rig.attrs("fleet")["unreliable"] == ["sockets"]
     assert rig.attrs("fleet")["meter"] == "uplinks", "the stronger meter's share stands"
-    assert rig.value("fleet", "judged_ratio") == pytest.approx(0.45)
+    assert rig.value("fleet", "judged_ratio") == pytest.approx(0.4)
 
 
 def test_what_is_not_placed_may_have_gone_either_way() -> None:

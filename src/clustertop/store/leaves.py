@@ -25,6 +25,8 @@ ALL_DOWN = "its uplinks are down"
 ALL_GONE = "its uplinks are no longer reported"
 IDLE = 0.05
 """Of an uplink's speed: with less than this on average nobody minds how it is spread."""
+MOST_DROPPING = 8
+"""Host ports that drop, of each leaf: those that drop most are named."""
 _COLUMNS = ("receive_bytes_per_second", "transmit_bytes_per_second", "speed_bits_per_second", "port_up",
             "discards_per_second", "pause_frames_per_second", "load_ratio")
 
@@ -129,6 +131,7 @@ class Leaves:
         links, carrying, doubtful = [], [], []
         down: list[str] = []
         dark: list[str] = []
+        dropping: list[tuple[str, str, float]] = []
         for row in leaf.rows:
             attrs, there = ports.attrs[row], bool(ports.present[row])
             role, up = str(attrs.get("role") or ""), cell("port_up", row)
@@ -156,6 +159,9 @@ class Leaves:
                     doubtful.append(f"it is not known whether {label} is still down")
                 elif not there:
                     doubtful.append(f"{label} is no longer reported")
+            lost = cell("discards_per_second", row)
+            if role == HOST and there and lost:
+                dropping.append((label, str(attrs.get("peer") or attrs.get("alias") or ""), lost))
             if up != 0 and role != PEER and there:
                 live.append(LeafPort(label, role, into, out, speed))
         found = leaf_share(live)
@@ -170,7 +176,8 @@ class Leaves:
         return LeafPicture(
             name, leaf.meter, None if why else found.ratio, found.host_in, found.uplink_out, tuple(links),
             loads.get(busiest), uneven, discards, pause, tuple(down), found.unknown_ports, why, busiest,
-            tuple(doubtful), tuple(dark), discards_why, pause_why, fullest, _strange(live))
+            tuple(doubtful), tuple(dark), discards_why, pause_why, fullest, _strange(live),
+            tuple(sorted(dropping, key=lambda one: -one[2])[:MOST_DROPPING]))
 
 
 def _imbalance(ports: list[LeafPort]) -> tuple[float | None, str]:

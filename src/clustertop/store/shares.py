@@ -29,6 +29,7 @@ NOT_READ = "no node's sockets are read"
 TOO_LITTLE = "too little traffic to tell"
 SHARED_LEAVES = "its leaves carry other nodes, too"
 NO_LEAF_READ = "not measured: no leaf switch is read"
+NO_FABRIC = "not measured: no fabric is asked"
 NO_LOG = "no NCCL log is read"
 DISAGREE = "meters disagree"
 RDMA = "RDMA carries the traffic, which sockets do not see"
@@ -215,7 +216,7 @@ def _of_leaves(evidence: Evidence, names: Sequence[str], meter: str, doubt: str)
         return None, doubt, 0.0
     every = [evidence.leaves[name] for name in names if name in evidence.leaves]
     if not any(one.meter == meter and one.uplinks for one in every):
-        return None, NO_LEAF_READ, 0.0
+        return None, NO_FABRIC if meter == "fabric" else NO_LEAF_READ, 0.0
     # An Ethernet beside an InfiniBand fabric: each leaf is of one of them. One that nobody has read may be of either.
     mine = [one for one in every if one.meter == meter or not (one.uplinks or one.host_in)]
     unknown = sum(one.ratio is None and one.why != traffic.NO_TRAFFIC for one in mine)

@@ -108,6 +108,8 @@ class LeafPicture:
     """The uplink that ``imbalance`` is of: by what goes out."""
     unplaced: float = 0.0
     """Bytes per second by ports in a role that nobody knows, the busier way."""
+    dropping: tuple[tuple[str, str, float], ...] = ()
+    """Host ports that drop packets: name, who hangs there by LLDP or the alias, how many a second; most first."""
 
 
 def _none() -> NDArray[np.float64]:

@@ -6,18 +6,16 @@ reset. Nothing of this is on the nodes.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from clustertop.own_files import locked, state_folder, write_whole
 from clustertop.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 MAX_BYTES = 1 << 20
 MOST_SECONDS = 2.0**34
@@ -33,10 +31,7 @@ class ReleasedNodes:
     @classmethod
     def usual(cls, environ: Mapping[str, str] | None = None) -> Self:
         """``$XDG_STATE_HOME/clustertop/released.json``, else below ``~/.local/state``."""
-        environ = os.environ if environ is None else environ
-        base = environ.get("XDG_STATE_HOME", "")
-        folder = Path(base) if base.startswith("/") else Path("~/.local/state").expanduser()
-        return cls(folder / "clustertop" / "released.json")
+        return cls(state_folder(environ) / "released.json")
 
     def read(self) -> dict[str, float]:
         """What the file says; what is no such file says nothing."""
@@ -70,24 +65,12 @@ class ReleasedNodes:
         folder = self.path.parent
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with (folder / "released.lock").open("ab") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+            with locked(folder / "released.lock"):
                 held = self.read()
                 held.pop(node, None)
                 if at is not None:
                     held[node] = at
-                self._write(held)
+                write_whole(self.path, json.dumps(held, indent=1).encode())
         except OSError as error:
             return f"{self.path} cannot be written ({error.strerror}): other clustertops do not know"
         return ""
-
-    def _write(self, held: Mapping[str, float]) -> None:
-        number, name = tempfile.mkstemp(dir=self.path.parent, prefix=".released-")
-        try:
-            with os.fdopen(number, "w", encoding="utf-8") as file:
-                json.dump(held, file, indent=1)
-            Path(name).replace(self.path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                Path(name).unlink()
-            raise

@@ -55,11 +55,6 @@ def poll_settings(config: Config | Loaded, *, nvml: str = "", root: str = "") ->
     )
 
 
-def check_host_key(inventory: Inventory, node: NodeInfo) -> bool:
-    """Return False for a node whose host key the configuration says not to check."""
-    return node.name not in inventory.unchecked
-
-
 def expect_gpus(inventory: Inventory) -> Callable[[NodeInfo], int | None]:
     """Return what tells how many GPUs a node must have; the last ``[[expect]]`` that says so holds."""
     wanted: dict[str, int] = {}

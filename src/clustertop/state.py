@@ -8,20 +8,19 @@ cannot be read is set aside with a note and never silently replaced.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
-import os
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 
 from clustertop.model import Attr  # noqa: TC001 - msgspec reads it at run time
+from clustertop.own_files import locked, state_folder, write_whole
 from clustertop.rules.hands import Ack, Silence, drop_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
+    from pathlib import Path
 
 VERSION = 1
 DROPPED_SECONDS = 30 * 86400.0
@@ -73,11 +72,8 @@ class StateError(Exception):
 
 def default_path(config: Path, environ: Mapping[str, str] | None = None) -> Path:
     """Return where the state of the fleet of *config* is kept."""
-    environ = os.environ if environ is None else environ
-    base = environ.get("XDG_STATE_HOME", "")
-    folder = Path(base) if base.startswith("/") else Path("~/.local/state").expanduser()
     place = hashlib.blake2s(str(config.resolve()).encode(), digest_size=4).hexdigest()
-    return folder / "clustertop" / f"state-{config.stem}-{place}.json"
+    return state_folder(environ) / f"state-{config.stem}-{place}.json"
 
 
 class StateFile:
@@ -132,20 +128,9 @@ class StateFile:
         """
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with self._lock():
+            with locked(self.path.with_name(f"{self.path.name}.lock")):
                 merged = merge(state, self._other()) if self.moved() else state
-                temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-                fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-                try:
-                    with open(fd, "wb") as file:  # noqa: PTH123 - a descriptor, no path
-                        file.write(msgspec.json.encode(merged))
-                        file.flush()
-                        os.fsync(file.fileno())
-                    temporary.replace(self.path)
-                except OSError:
-                    with contextlib.suppress(OSError):
-                        temporary.unlink()
-                    raise
+                write_whole(self.path, msgspec.json.encode(merged))
                 self._stamp = self._now()
         except OSError as error:
             raise StateError(f"{self.path}: cannot be written ({error.strerror}); nothing outlives this run") from None
@@ -163,15 +148,6 @@ class StateFile:
         except OSError:
             return (0, 0)
         return (found.st_mtime_ns, found.st_ino)
-
-    @contextlib.contextmanager
-    def _lock(self) -> Iterator[None]:
-        fd = os.open(self.path.with_name(f"{self.path.name}.lock"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(fd)
 
 
 def merge(ours: State, theirs: State) -> State:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clustertop.sources import ipmi_read, ipmi_text, redfish_read
-from clustertop.sources.bmc_reading import HOST_OFF, MAYBE_RATING, NOT_METERED, SHORT_LIST_ONLY, BmcReading, power_sum
+from clustertop.sources.bmc_reading import HOST_OFF, MAYBE_RATING, NOT_METERED, SHORT_LIST_ONLY, BmcReading
 
 CASES = Path(__file__).resolve().parents[2].parent / "shared" / "cases"
 
@@ -177,16 +177,6 @@ def test_c9_a_zero_beside_figures_is_a_zero_and_a_dead_feed_is_seen() -> None:
     reading = redfish_read.read(tree(power))
     assert reading.psus[1].output_watts.number == 0
     assert reading.psus[1].state.value == "ac_lost"
-
-
-def test_c9_sums_say_how_many_have_no_meter() -> None:
-    """C9 b."""
-    readings = [redfish_read.read(tree(board(watts, 230, watts))) for watts in (410, 0, 395)]
-    total = power_sum([*readings, BmcReading()])
-    assert (total.watts.number, total.counted, total.unmetered, total.missing) == (805, 2, 1, 1)
-    assert total.words == "2 of 4 counted, 1 unmetered, 1 without a reading"
-    nothing = power_sum([readings[1]])
-    assert (nothing.watts.number, nothing.watts.why) == (None, NOT_METERED)
 
 
 def test_c9_over_ipmi_too() -> None:

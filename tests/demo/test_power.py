@@ -28,7 +28,7 @@ from clustertop.demo.site import make_site
 from clustertop.demo.snmp_agent import SnmpAgent
 from clustertop.demo.traffic import RAILS
 from clustertop.signals import ifmib, power
-from clustertop.signals.traffic import leaf_share, rack_share, ring, spine_share
+from clustertop.signals.traffic import ring
 from clustertop.sources.bmc_reading import BmcState, PsuState, Quantity, RedundancyState
 from clustertop.sources.care import BmcFailure
 from clustertop.sources.oids import oid
@@ -38,6 +38,8 @@ from clustertop.sources.redfish_http import HttpLimits
 from clustertop.sources.snmp import Agent, Client, SnmpError
 from clustertop.sources.snmp_message import Community, Key
 from clustertop.sources.tls import Tls
+from flowshares import rack_share, spine_share
+from leafports import of_looks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -214,7 +216,7 @@ async def test_a_leaf_switch_counts_what_the_rings_carry(tmp_path: Path) -> None
     roles = ifmib.roles(second.switch, nodes=nodes)
     assert [role.role for role in roles.values()] == ["host"] * 16 + ["uplink"] * 8
     assert {role.why for role in roles.values()} == {"alias"}
-    share = leaf_share(ifmib.leaf_ports(first, second, roles))
+    share = of_looks(first, second, roles)
     assert share.why == ""
     out, crossing = moved[:16].sum() / 10, moved[:16, 16:].sum() / 10
     assert out > 1e9

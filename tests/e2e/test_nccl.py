@@ -19,9 +19,9 @@ from clustertop.model import NodeInfo
 from clustertop.record import Recorder, Recording, play
 from clustertop.replay import replay_core
 from clustertop.session import Session
-from clustertop.signals.nccl import NcclLog, estimated_flows
-from clustertop.signals.traffic import rack_share
 from configs import write
+from flowshares import rack_share
+from nccl_reference import NcclLog, estimated_flows
 from sshd import running
 from traffic.shared import needs_shared, sample
 from trees import NodeTree

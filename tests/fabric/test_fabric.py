@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clustertop.signals.ibcounters import complaints, parse_ibqueryerrors, parse_perfquery
-from clustertop.signals.traffic import leaf_share
 from clustertop.sources import topology_ib
-from clustertop.sources.fabric import Output, Runner, count, discover, errors, leaf_rates, run_here
+from clustertop.sources.fabric import Output, Runner, count_ports, discover, errors, leaf_ports_by_lid, run_here
+from clustertop.sources.fabric_reader import FabricReader
 from clustertop.topology import merge
 from fabric.sim import TWO_LEVELS, running
+from leafports import by_leaf
 from traffic.shared import needs_shared, sample
 
 if TYPE_CHECKING:
@@ -27,14 +28,16 @@ TOR_A, TOR_B, SPINE = (f"S-0000000000aa000{number}" for number in (1, 2, 9))
 
 
 class Steps:
-    """A clock that goes on by five seconds whenever it is asked."""
+    """A clock that stands until it is moved."""
 
     def __init__(self) -> None:
-        self.now = 0.0
+        self.now = 500.0
 
-    def __call__(self) -> float:
-        self.now += 5
+    def monotonic(self) -> float:
         return self.now
+
+    def wall(self) -> float:
+        return 1.7e9 + self.now
 
 
 # ---- the real tools
@@ -47,28 +50,30 @@ async def test_the_share_of_every_leaf_of_a_simulated_fabric(tmp_path: Path) -> 
         return base + megabytes_per_second * 10**6 * 10 // 4
 
     with running(TWO_LEVELS, "n1 mlx5_0", tmp_path) as sim:
-        fabric, look, why = await discover(sim.run)
+        _, look, why = await discover(sim.run)
         assert (why, look.unreachable) == ("", [])
         clock = Steps()
+        reader = FabricReader(sim.run, clock=clock)
         for switch in (TOR_A, TOR_B):
             for port in (1, 2, 7):
                 sim.set(switch, port, base, base)
-        first = await count(sim.run, fabric, clock)
+        first = await reader.read()
+        clock.now += 10
         sim.set(TOR_A, 1, after(300), base)
         sim.set(TOR_A, 2, after(100), base)
         sim.set(TOR_A, 7, base, after(100))
         sim.set(TOR_B, 1, after(50), base)
-        second = await count(sim.run, fabric, clock)
+        second = await reader.read()
     assert second.at - first.at == 10
     assert (first.notes, second.notes) == ((), ())
-    shares = {leaf: leaf_share(ports) for leaf, ports in leaf_rates(fabric, first, second).items()}
+    shares = by_leaf(second)
     assert set(shares) == {"torA", "torB"}
     # The tools' own packets are counted as well: a few kB.
     assert shares["torA"].host_in == pytest.approx(400e6, rel=1e-3)
     assert shares["torA"].ratio == pytest.approx(0.25, rel=1e-3)
-    assert shares["torA"].loads["port 7"] == pytest.approx(0.1, rel=1e-3)
+    assert shares["torA"].loads["torA/7"] == pytest.approx(0.1, rel=1e-3)
     assert shares["torB"].ratio == pytest.approx(0, abs=1e-3)
-    assert leaf_share(leaf_rates(fabric, None, first)["torA"]).ratio is None
+    assert by_leaf(first)["torA"].ratio is None
     topology = merge((), [topology_ib.read(TWO_LEVELS)])
     assert topology.leaves == {"n1": {"torA"}, "n2": {"torA"}, "n3": {"torB"}, "n4": {"torB"}}
 
@@ -81,7 +86,7 @@ async def test_a_sample_fabric_in_the_simulator(tmp_path: Path) -> None:
         assert why == ""
         for port, words in ((1, 8 * 10**9), (2, 0), (3, 2 * 10**9), (4, 0), (5, 10**9), (6, 10**9)):
             sim.set("S-f200000000010010", port, words, words if port > 4 else 0)
-        counted = await count(sim.run, fabric, Steps())
+        counted = await count_ports(sim.run, leaf_ports_by_lid(fabric), time.monotonic)
     assert set(fabric.devices) == set(topology_ib.parse(text).devices)
     lid = fabric.devices["S-f200000000010010"].lid
     assert lid is not None
@@ -95,13 +100,10 @@ async def test_d8_what_answers_is_used_and_who_does_not_is_listed(tmp_path: Path
     with running(TWO_LEVELS, "n1 mlx5_0", tmp_path) as sim:
         fabric, _, _ = await discover(sim.run)
         sim.tell(f'Unlink "{TOR_B}"[7]')
-        counted = await count(sim.run, fabric, Steps())
+        counted = await count_ports(sim.run, leaf_ports_by_lid(fabric), time.monotonic)
     assert {lid for lid, _ in counted.ports} == {21}
     assert counted.unreachable == (22,)
     assert any("22" in note for note in counted.notes)
-    ports = leaf_rates(fabric, counted, counted)["torB"]
-    assert all(port.in_bytes_per_second is None for port in ports)
-    assert leaf_share(ports).why.startswith("no rate for")
 
 
 async def test_d8_discovery_goes_on_past_a_switch_that_does_not_answer(tmp_path: Path) -> None:
@@ -171,7 +173,7 @@ async def test_a_host_without_infiniband_says_so() -> None:
 
 async def test_switches_that_are_left_when_the_time_is_over_are_said() -> None:
     fabric = topology_ib.parse(TWO_LEVELS)
-    counted = await count(printed(""), fabric, Steps(), seconds=0)  # type: ignore[arg-type]
+    counted = await count_ports(printed(""), leaf_ports_by_lid(fabric), time.monotonic, seconds=0)  # type: ignore[arg-type]
     assert (counted.ports, counted.notes) == ({}, ("not all switches were asked within 0 s",))
 
 

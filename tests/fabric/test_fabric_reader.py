@@ -12,12 +12,12 @@ import pytest
 
 from clustertop.model import Why
 from clustertop.poll.switch_readers import over_ssh
-from clustertop.signals.traffic import LeafShare, leaf_share
 from clustertop.sources.fabric import Output
 from clustertop.sources.fabric_reader import AGAIN_SECONDS, WALK_SECONDS, Adapter, FabricError, FabricReader
 from clustertop.wire.ssh import Dialer
 from clustertop.wire.ssh.run import PATH, SshRunner
 from fabric.sim import TWO_LEVELS, Fabric, running
+from leafports import by_leaf
 from sshd import running as sshd_running
 from traffic.shared import needs_shared, sample
 
@@ -43,14 +43,6 @@ class Steps:
 
     def wall(self) -> float:
         return 1.7e9 + self.now
-
-
-def shares(reading: SwitchReading) -> dict[str, LeafShare]:
-    ports: dict[str, list[Any]] = {}
-    names = {port.name: port.leaf for port in reading.ports}
-    for port in reading.leaf_ports():
-        ports.setdefault(names[port.name], []).append(port)
-    return {leaf: leaf_share(some) for leaf, some in ports.items()}
 
 
 def by_name(reading: SwitchReading) -> dict[str, PortReading]:
@@ -101,7 +93,7 @@ async def test_the_shares_of_a_simulated_fabric_over_ssh(tmp_path: Path) -> None
             third = await reader.read()
     assert first.notes == second.notes == ()
     assert {one.into.why for one in first.ports} == {Why.FIRST_READING}
-    found = shares(second)
+    found = by_leaf(second)
     assert set(found) == {"torA", "torB"}
     assert found["torA"].host_in == pytest.approx(400e6, rel=1e-3)
     assert found["torA"].ratio == pytest.approx(0.25, rel=1e-3)
@@ -138,8 +130,8 @@ async def test_a_sample_fabric_over_ssh(tmp_path: Path) -> None:
     assert hosts
     assert uplinks
     name = hosts[0].leaf
-    assert shares(after)[name].host_in == pytest.approx(80e6 * len(hosts), rel=1e-2)
-    assert shares(after)[name].ratio == pytest.approx(0.25 * len(uplinks) / len(hosts), rel=1e-2)
+    assert by_leaf(after)[name].host_in == pytest.approx(80e6 * len(hosts), rel=1e-2)
+    assert by_leaf(after)[name].ratio == pytest.approx(0.25 * len(uplinks) / len(hosts), rel=1e-2)
 
 
 async def test_d8_a_leaf_that_is_cut_off_is_unknown_then_walked_again_and_not_called_down(tmp_path: Path) -> None:
@@ -161,7 +153,7 @@ async def test_d8_a_leaf_that_is_cut_off_is_unknown_then_walked_again_and_not_ca
     assert "22" in second.notes[0]
     assert by_name(second)["torA/1"].into.value is not None
     assert (by_name(second)["torB/1"].into.value, by_name(second)["torB/1"].into.why) == (None, Why.UNREADABLE)
-    assert shares(second)["torB"].why.startswith("no rate for")
+    assert by_leaf(second)["torB"].why.startswith("no rate for")
     ports = by_name(third)
     assert {name: one.up for name, one in ports.items()} == {
         "torA/1": True, "torA/2": True, "torA/7": True, "torB/1": None, "torB/2": None, "torB/7": None}

@@ -14,12 +14,13 @@ from clustertop.poll.device_frames import encoded, frame
 from clustertop.poll.switch_frames import switch_facts, uplink_part
 from clustertop.signals import octets
 from clustertop.signals.octets import Rate
-from clustertop.signals.uplink import PORT_DOWN, leaf_shares
+from clustertop.signals.uplink import PORT_DOWN
 from clustertop.sources.switch import Count, PortReading, SwitchReading
 from clustertop.store.store import Store
 from clustertop.wire.frame import MAX_PORTS, decode
 
 if TYPE_CHECKING:
+    from clustertop.store.traffic_picture import LeafPicture
     from clustertop.store.view import TableView
 
 SITE = Site(devices=(Device("leaf7", "switch", None, leaf="l7"), Device("fabric", "fabric", None)))
@@ -45,6 +46,12 @@ class Kept:
         assert self.store.frame(self.owner, self.now, 5000.0 + self.now, again)
         self.store.tick(self.now)
         return self.store.view(self.now, 5000.0 + self.now).tables["uplink"]
+
+    def leaf(self, name: str) -> LeafPicture:
+        """What the console makes of a leaf's ports."""
+        found = self.store.view(self.now, 5000.0 + self.now).traffic.leaf(name)
+        assert found is not None
+        return found
 
 
 def port(key: str = "1", **changes: Any) -> PortReading:
@@ -113,15 +120,13 @@ def test_a_large_fabric_is_folded_so_that_shares_stay_whole() -> None:
     assert table.value("speed_bits_per_second", row) == 32e11
     assert table.value("receive_bytes_total", row) == 320
     assert table.attrs[row]["name"] == "l3/32 host ports"
-    found = leaf_shares(kept.store.tables["uplink"].columns)
-    assert found["l0"].why == "no rate for l0/32 host ports"
-    assert found["l1"].ratio == pytest.approx(64 / 31)  # the one that is down is left out
-    assert found["l3"].ratio == pytest.approx(2)
+    assert kept.leaf("l0").why == "no rate for l0/32 host ports"
+    assert kept.leaf("l1").ratio == pytest.approx(64 / 31)  # the one that is down is left out
+    assert kept.leaf("l3").ratio == pytest.approx(2)
     more = [replace(one, key=f"{number:04x}{one.key[4:]}", leaf=f"{one.leaf}.{number}") for number in range(2) for one in ports]
-    table = kept.take(SwitchReading("fabric", "", 109.0, 1.0, tuple(more)), leaf="")
+    kept.take(SwitchReading("fabric", "", 109.0, 1.0, tuple(more)), leaf="")
     assert len(kept.store.tables["uplink"].columns) <= MAX_PORTS
-    assert leaf_shares(kept.store.tables["uplink"].columns, [row for row, key in enumerate(table.keys) if key.startswith("0001")])[
-        "l3.1"].ratio == pytest.approx(2)
+    assert kept.leaf("l3.1").ratio == pytest.approx(2)
 
 
 def test_facts_and_hostile_texts() -> None:

@@ -147,8 +147,8 @@ from pathlib import Path
 from clustertop.clock import SystemClock
 from clustertop.places import Device, SshSwitch
 from clustertop.poll.switch_readers import makers
-from clustertop.signals.traffic import leaf_share
 from clustertop.wire.ssh import Dialer
+from leafports import of_reading
 from sshd import running
 
 def send(name, frames, size=1000):
@@ -176,7 +176,7 @@ async def main(folder):
         told, second = await reading(reader, first)
         while not any((port.into.value or 0) > 1e5 for port in second.ports):
             told, second = await reading(reader, second)
-        share = leaf_share(second.leaf_ports())
+        share = of_reading(second)
         rows = [[row.k, row.a] for row in told.parts["switch"].tb["uplink"].r]
         server.kill_sessions()
         down = told

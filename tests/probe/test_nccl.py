@@ -16,7 +16,7 @@ from clustertop.probe.files import Call, Tree
 from clustertop.probe.frames import Err
 from clustertop.probe.loop import ON_REQUEST, Probe
 from clustertop.signals import nccl_table
-from clustertop.signals.nccl import NcclLog
+from nccl_reference import NcclLog
 from probe.harness import VERSIONS, interpreter, named, samples
 
 if TYPE_CHECKING:
@@ -318,7 +318,56 @@ class TestBounds:
         assert time.process_time() - began < 2.0
 
 
+ANSWERS: dict[str, dict[str, Any]] = {
+    "a100-4node-ib.log": {"local_ranks": 32, "complete": 32, "channels": 132, "network_channels": 20, "socket_channels": 0,
+                          "direct_channels": 0, "hosts": 4, "via": {"NET/IB": 20, "P2P/IPC/read": 112},
+                          "version": "2.10.3+cuda11.3", "network": ["IB"], "found": ["IB hfi1_1:1/IB"]},
+    "v100-16node-opa.log": {"local_ranks": 64, "complete": 64, "channels": 184, "network_channels": 184, "socket_channels": 0,
+                            "direct_channels": 0, "hosts": 16, "via": {"NET/IB": 184}, "version": "2.7.8+cuda10.2",
+                            "network": ["IB"], "found": ["IB hfi1_2:1/IB"]},
+    "v100-1node.log": {"local_ranks": 4, "complete": 4, "channels": 100, "network_channels": 0, "socket_channels": 0,
+                       "direct_channels": 0, "hosts": 1, "via": {"P2P/IPC": 100}, "version": "2.7.8+cuda10.2",
+                       "network": ["IB"], "found": ["IB hfi1_2:1/IB"]},
+    "efa-ofi-lines.txt": {"local_ranks": 0, "complete": 0, "channels": 0, "network_channels": 0, "socket_channels": 0,
+                          "direct_channels": 0, "hosts": 0, "via": {}, "version": "2.26.2+cuda12.2", "network": None,
+                          "found": ["OFI libfabric"]},
+    "nccl-2.30-doc-lines.txt": {"local_ranks": 2, "complete": 1, "channels": 6, "network_channels": 2, "socket_channels": 2,
+                                "direct_channels": 0, "hosts": 1, "version": "2.30.3+cuda13.0", "network": ["IB"], "found": None,
+                                "via": {"NET/Socket": 2, "P2P/CUMEM": 2, "SHM/direct/direct": 2}},
+    "nccl-tests-allreduce.log": {"local_ranks": 0, "complete": 0, "channels": 0, "network_channels": 0, "socket_channels": 0,
+                                 "direct_channels": 0, "hosts": 0, "via": {}, "version": None, "network": None, "found": None},
+    "net-lines.txt": {"local_ranks": 0, "complete": 0, "channels": 0, "network_channels": 0, "socket_channels": 0,
+                      "direct_channels": 0, "hosts": 0, "via": {}, "version": None, "network": None,
+                      "found": ["FastSocket ibs108:10.0.19.12<0>", "IB mlx5_0:1/IB", "Socket eth0:10.0.0.23<0>"]},
+    "nccl-2.2x-init-timings.log": {"local_ranks": 3, "complete": 3, "channels": 3, "network_channels": 3, "socket_channels": 1,
+                                   "direct_channels": 2, "hosts": 2, "version": None, "network": None, "found": None,
+                                   "via": {"NET/Socket": 1, "NET/IB/GDRDMA": 1, "NET/IBext_v8/GDRDMA(PCI)": 1}},
+}
+
+
 class TestSamples:
+    @pytest.mark.skipif(samples() is None, reason="the recorded samples are not beside this checkout")
+    @pytest.mark.parametrize("path", [*named("logs/nccl/*"), *named("logs/recreated/nccl*")], ids=lambda path: path.name)
+    def test_right_answers(self, path: Path) -> None:
+        table = nccl.Nccl(Tree("/", Call()), [str(path)]).read(1e6).tables["nccl"]
+        count, attrs = len(table.rows), [attrs for _, attrs in table.rows]
+        found: dict[str, Any] = {
+            name: sum(cell for cell in table.cells[at * count : (at + 1) * count] if cell)
+            for at, name in enumerate(table.columns) if name in ANSWERS[path.name]}
+        found["via"] = {via: int(channels) for one in attrs for via, channels in (item.rsplit(" ", 1) for item in one.get("via", []))}
+        found["hosts"] = len({member.split(" ")[0] for one in attrs for member in one.get("members", [])})
+        found.update((name, attrs[0].get(name)) for name in ("version", "network", "found"))
+        assert found == ANSWERS[path.name]
+
+    @pytest.mark.skipif(samples() is None, reason="the recorded samples are not beside this checkout")
+    def test_a_sample_with_a_slow_rank(self) -> None:
+        (path,) = named("logs/recreated/nccl-2.2x-init-timings.log")
+        table = nccl.Nccl(Tree("/", Call()), [str(path)]).read(1e6).tables["nccl"]
+        count = len(table.rows)
+        rows = [dict(zip(table.columns, table.cells[at::count], strict=True)) for at in range(count)]
+        slow = max(rows, key=lambda row: row["init"] if isinstance(row["init"], float) else 0.0)
+        assert (slow["init"], slow["init_rank"], slow["init_by"]) == (61.4, 6, nccl_log.BY_NCCL)
+
     @pytest.mark.skipif(samples() is None, reason="the recorded samples are not beside this checkout")
     @pytest.mark.parametrize("path", [*named("logs/nccl/*"), *named("logs/recreated/nccl*")], ids=lambda path: path.name)
     def test_the_node_counts_what_the_console_reads(self, path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import trees
-from clustertop.probe import loop, screening
+from clustertop.probe import loop, runner, screening
 from clustertop.probe.files import Call, Tree
 from clustertop.probe.frames import Err
 from clustertop.probe.screening import COLUMNS, Screen
@@ -154,12 +154,12 @@ class TestInTheProbe:
     def test_no_frame_waits_for_it(self, tree: trees.NodeTree, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(screening, "NAME_SECONDS", 20.0)
         let_go = threading.Event()
-        monkeypatch.setattr(loop, "Screen", lambda tree: Screen(tree, lambda host: let_go.wait(20)))
+        monkeypatch.setattr(runner, "Screen", lambda tree: Screen(tree, lambda host: let_go.wait(20)))
         args = {"root": str(tree.root), "groups": ["host", "screen"], "every": {"host": 0.1, "screen": 0.1}}
-        runners = {name: loop.Runner(name, args, time.monotonic(), 0.1, 0.0, lambda: None) for name in args["groups"]}
+        runners = {name: runner.Runner(name, args, time.monotonic(), 0.1, 0.0, lambda: None) for name in args["groups"]}
         try:
-            for runner in runners.values():
-                runner.thread.start()
+            for one in runners.values():
+                one.thread.start()
             until = time.monotonic() + 15
             while not (runners["host"]._n >= 3 and runners["screen"]._started):
                 assert time.monotonic() < until
@@ -173,16 +173,16 @@ class TestInTheProbe:
             assert runners["host"].part(now).st == "ok"
         finally:
             let_go.set()
-            for runner in runners.values():
-                runner.end()
-                runner.thread.join(5)
+            for one in runners.values():
+                one.end()
+                one.thread.join(5)
 
     def test_one_frame_has_it_even_where_there_is_no_answer(
         self, tree: trees.NodeTree, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(screening, "NAME_SECONDS", 0.2)
         let_go = threading.Event()
-        monkeypatch.setattr(loop, "Screen", lambda tree: Screen(tree, lambda host: let_go.wait(20)))
+        monkeypatch.setattr(runner, "Screen", lambda tree: Screen(tree, lambda host: let_go.wait(20)))
         frame = json.loads(loop.Probe({"root": str(tree.root), "groups": ["host", "screen"]}).once())
         let_go.set()
         said = frame["g"]["screen"]["tb"]["screen"]

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import racks
 from clustertop.probe import loop, sockdiag, socktext
@@ -24,6 +26,7 @@ from clustertop.probe.sockets import MAX_SECONDS, RETRY_SECONDS, Sockets
 from clustertop.probe.socktext import Ss, parsed
 from netns import inside
 from probe.harness import interpreter
+from traffic.shared import needs_shared, sample
 
 
 def missing(got: dict[str, Any], which: str, sent: dict[str, dict[str, int]]) -> list[str]:
@@ -391,9 +394,72 @@ def test_ss_of_a_kernel_without_counters(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "ESTAB", "ESTAB 0 0 x y", "ESTAB 0 0 10.1.0.1:22 *:*", "u_str ESTAB 0 0 * 1 * 2",
-                                  "ESTAB 0 0 [::1:22 10.1.0.2", "\x1b[31mESTAB 0 0 10.1.0.1:22 10.1.0.2:1"])
+                                  "SYN-SENT 0 1 10.7.1.1:1 10.7.2.9:2 rto:1000 mss:524", "udp UNCONN 0 0 10.7.1.1:9 0.0.0.0:*",
+                                  "hello there", "ESTAB 0 0 [::1:22 10.1.0.2", "\x1b[31mESTAB 0 0 10.1.0.1:22 10.1.0.2:1"])
 def test_lines_that_are_no_socket(text: str) -> None:
     assert parsed(text) is None
+
+
+@pytest.mark.parametrize(("text", "address"), [
+    ("10.7.0.4:5201", "10.7.0.4"), ("[fd12::8]:9", "fd12::8"), ("::ffff:10.7.0.4:22", "::ffff:10.7.0.4"),
+    ("[::ffff:10.7.0.4]:22", "::ffff:10.7.0.4"), ("[fe80::3]%ib0:40", "fe80::3"), ("127.0.0.53%lo:53", "127.0.0.53"),
+    ("[fd00:0:0:0:0:0:0:5]:7", "fd00::5"), ("host:ssh", None), ("/run/x.sock", None), ("[zz]:1", None), ("*:*", None),
+])
+def test_ends_as_ss_writes_them(text: str, address: str | None) -> None:
+    row = parsed(f"ESTAB 0 0 10.1.0.1:22 {text} ino:31 sk:1a <-> rtt:1/0.5")
+    assert (row and row[2]) == (address and packed(address))
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_read_without_an_error(text: str) -> None:
+    parsed(text)
+    parsed(f"ESTAB 0 0 10.7.1.1:1 10.7.2.9:2 {text}")
+
+
+def of_sample(name: str, folder: Path) -> list[Any]:
+    """The rows of a recorded ``ss``, with the kernel's cookies, which ``-e`` adds to a line, where it has none."""
+    lines = [line if line[:1] in ("", " ", "\t") or " sk:" in line else f"{line.rstrip()} sk:{number + 1:x} <->"
+             for number, line in enumerate(sample(f"sockets/ss/{name}").splitlines())]
+    (folder / "said").write_text("\n".join([*lines, ""]))
+    return [one for rows in Ss(Call(), (program(folder, f"cat '{folder / 'said'}'"),)).rows() for one in rows]
+
+
+@needs_shared
+@pytest.mark.parametrize(("name", "count"), [
+    ("ss-tin.txt", 6), ("ss-tinH-t1.txt", 6), ("ss-tinH-t2.txt", 6), ("ss-tinH-t3.txt", 6), ("ss-tinHO.txt", 6),
+    ("ss-tainH.txt", 6), ("ss-uan.txt", 0), ("telegraf-tcp_no_sockets.txt", 0), ("telegraf-tcp_traffic.txt", 3),
+    ("telegraf-udp_traffic.txt", 0), ("jc-ss-wide-head.txt", 0), ("jc-ubuntu-18.04-ss-sudo-tulpen.txt", 0),
+])
+def test_samples_have_as_many_sockets_that_carry_data(name: str, count: int, tmp_path: Path) -> None:
+    rows = of_sample(name, tmp_path)
+    assert len(rows) == count
+    assert all(row[7] for row in rows), "each has its counters"
+
+
+@needs_shared
+def test_sample_between_two_looks(tmp_path: Path) -> None:
+    looks = [of_sample(f"ss-tinH-t{number}.txt", tmp_path) for number in (1, 2, 3)]
+    assert (packed("10.40.1.11"), packed("10.40.2.21"), counts(5701828089, 711753663)) in [
+        (row[1], row[2], row[7]) for row in looks[1]]
+    peers = Peers()
+    look(peers, 10.0, looks[0])
+    assert all(cells(peers, key)[:2] == [0, 0] for key, _ in peers.table().rows)
+    look(peers, 20.0, looks[1])
+    assert {key for key, _ in peers.table().rows if not key.startswith("10.40.2.")} == {"fd00:40:1::21"}
+    sent = cells(peers, "10.40.2.21")[0]
+    assert sent > 5701828089 - 1369767937
+    look(peers, 30.0, looks[1])
+    assert cells(peers, "10.40.2.21")[0] == sent, "what stands still adds nothing"
+
+
+@needs_shared
+def test_sample_with_old_units(tmp_path: Path) -> None:
+    rows = of_sample("telegraf-tcp_traffic.txt", tmp_path)
+    assert rows[1][7] == counts(790782896, 1126)
+    peers = Peers()
+    look(peers, 10.0, [])
+    look(peers, 12.0, rows)
+    assert peers.table().rows == [], "both ends of each are this node"
 
 
 def test_an_ss_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

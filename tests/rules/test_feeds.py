@@ -216,6 +216,7 @@ class TestCases:
         assert [alert.rule for alert in place.alerts if alert.rule.startswith("psu")] == ["psu_redundancy"]
 
     def test_c9_unmetered_members_are_counted_out_and_said(self) -> None:
+        """C9 b."""
         place = Place([Feed("f", 16.0, 220.0, supplies=ON[:4])], N[:4], [node.name for node in N[:4]], only("feed_current"))
         for _ in range(3):
             place.now += 10.0

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from clustertop.probe.frames import Encoder, Err, Group, line
 from clustertop.wire.frame import decode
-from clustertop.wire.shtables import Gpus, Host, Pcie, Rdma, Section, reason
+from clustertop.wire.shanswer import Section, reason
+from clustertop.wire.shgpus import Gpus
+from clustertop.wire.shtables import Host, Pcie, Rdma
 
 READERS = (Host, Pcie, Rdma, Gpus)
 

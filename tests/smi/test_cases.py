@@ -12,7 +12,8 @@ import pytest
 
 from clustertop.probe.frames import Err
 from clustertop.signals import smi, smi_xml
-from clustertop.wire.shtables import Gpus, Section
+from clustertop.wire.shanswer import Section
+from clustertop.wire.shgpus import Gpus
 from nodes import Fleet
 
 CASES = Path(__file__).parents[2].parent / "shared" / "cases"

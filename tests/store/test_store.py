@@ -318,6 +318,19 @@ class TestHostileFrames:
         fleet.tick()
         assert 0 in fleet.core.bad_frames
 
+    def test_names_that_are_one_once_cleaned_are_told_apart(self) -> None:
+        fleet = Fleet(rules={})
+        long = "/mnt/" + "x" * 150
+        said = {"/mnt/a": 1, "/mnt/a\u200b": 2, "/mnt/a (2)": 3, "/mnt/\x07a": 4, long + "1": 5, long + "2": 6}
+        for _ in range(2):
+            fleet.step(disk=table({key: {"free": number} for key, number in said.items()}), gpu=gpus(count=2))
+            assert not fleet.core.bad_frames
+        disk = fleet["disk"]
+        cut = long[:127] + "…"
+        assert {disk.keys[row]: disk.value("free_bytes", row) for row in range(len(disk.keys))} == {
+            "/mnt/a": 1, "/mnt/a (3)": 2, "/mnt/a (2)": 3, "/mnt/a (4)": 4, cut: 5, f"{cut} (2)": 6}
+        assert fleet["gpu"].value("utilization_ratio", 1) is not None
+
     def test_a_bad_frame_of_one_node_leaves_the_others(self) -> None:
         fleet = Fleet(2, rules={})
         fleet.say(1, gpu=gpus(count=2))

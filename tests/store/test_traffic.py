@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clustertop.model import NodeInfo
 from clustertop.signals import traffic
 from clustertop.store import ends
+from flowshares import once, rack_share, spine_share
 from meters import MEGA, Rig, nodes
 
 CASES = Path(__file__).resolve().parents[3] / "shared" / "cases"
@@ -273,6 +275,33 @@ def test_a_leaf_and_its_uplinks() -> None:
     assert rig.value("fleet", "uplink_spine_ratio") is None, "one leaf of two is not the fleet"
 
 
+def test_shares_by_leaf() -> None:
+    rig = leaf_rig()
+    rig.switch("l1", "a", "host", 600.0, 1.0)
+    rig.switch("l1", "u1", "uplink", 5.0, 90.0)
+    rig.switch("l1", "u2", "uplink", 5.0, 30.0)
+    rig.switch("l1", "joins two leaves", "peer", 1e9, 1e9)
+    rig.switch("l1", "down", "host", None, None, up=0.0)
+    rig.switch("l2", "b", "host", 50.0, 1.0)
+    rig.switch("l2", "u", "uplink", 0.0, None)
+    picture = rig.tick()
+    one, other = picture.leaf("l1"), picture.leaf("l2")
+    assert one is not None
+    assert other is not None
+    assert (one.host_in, one.uplink_out, one.ratio, one.why) == (600, 120, 0.2, "")
+    assert (other.ratio, other.why) == (None, "no rate for u")
+
+
+def test_a_port_of_unknown_role_is_said() -> None:
+    rig = leaf_rig()
+    rig.switch("l1", "a", "host", 10.0, 0.0)
+    rig.switch("l1", "u", "uplink", 0.0, 5.0)
+    rig.switch("l1", "x", "", 7.0, 0.0)
+    leaf = rig.tick().leaf("l1")
+    assert leaf is not None
+    assert (leaf.ratio, leaf.unknown_ports) == (0.5, ("x",))
+
+
 def test_a_leaf_at_rest_is_not_uneven() -> None:
     rig = leaf_rig()
     rig.switch("l1", "e1", "host", 9.0, 0.0)
@@ -482,6 +511,39 @@ def test_of_an_uplink_whose_one_way_is_unknown_the_load_is_unknown() -> None:
     assert rig.value("leaf/l1", "uplink_load_ratio") is None
 
 
+def test_rack_and_leaf_are_different_domains_and_the_rule_is_about_racks_where_they_are_known() -> None:
+    rig = Rig(nodes({"r1": ("a",), "r2": ("b", "c")}, {"l1": ("a", "b"), "l2": ("c",)}))
+    rig.says("a", b=(30 * MEGA, 0.0), c=(70 * MEGA, 0.0))
+    rig.tick()
+    assert rig.value("fleet", "socket_cross_rack_ratio") == 1.0
+    assert rig.value("fleet", "socket_spine_ratio") == pytest.approx(0.7)
+    assert rig.attrs("fleet")["definition"] == "cross-rack"
+
+
+def test_d2_without_a_leaf_map_the_share_through_the_spine_is_unknown() -> None:
+    """D2 a: never 0 % and never 100 %."""
+    rig = Rig(nodes(TWO_RACKS))
+    rig.says("a", b=(10 * MEGA, 0.0))
+    rig.tick()
+    assert (rig.value("fleet", "socket_spine_ratio"), rig.why("fleet", "socket_spine_ratio")) == (None, "no leaf map")
+
+
+def test_a_peer_that_is_no_node_is_not_placed() -> None:
+    rig = Rig(nodes(TWO_RACKS))
+    rig.flow("a", "203.0.113.9", 5 * MEGA)
+    rig.tick()
+    assert rig.why("fleet", "socket_cross_rack_ratio") == traffic.NOTHING_PLACED
+
+
+def test_on_rails_a_flow_between_nodes_that_share_leaves_is_not_guessed() -> None:
+    rails = tuple(f"l{rail}" for rail in range(8))
+    infos = [NodeInfo("a", leaves=rails), NodeInfo("b", leaves=rails), NodeInfo("z", leaves=("m1", "m2"))]
+    rig = Rig(infos)
+    rig.says("a", b=(10 * MEGA, 0.0), z=(5 * MEGA, 0.0))
+    rig.tick()
+    assert rig.value("fleet", "socket_spine_ratio") == 1.0
+
+
 def test_rails_cross_racks_without_a_spine() -> None:
     rig = Rig(nodes(TWO_RACKS, leaves=("rail1", "rail2")))
     for name in "abcd":
@@ -523,6 +585,24 @@ def test_d3_bonds_and_their_members_are_not_added() -> None:
     rig.tick()
     assert rig.value("fleet", "disagreement_ratio") == pytest.approx(0.05)
     assert rig.value("fleet", "judged_ratio") == 1.0
+
+
+@pytest.mark.parametrize(("ports", "apart"), [({}, None), ({"ens1": 100.0}, 0.05), ({"ens1": 100.0, "ens2": None}, None)])
+def test_d3_every_virtual_kind_stays_out_and_an_unread_port_leaves_the_sum_unknown(
+    ports: dict[str, float | None], apart: float | None
+) -> None:
+    """D3, its kind: tunnels and bridges too."""
+    rig = Rig(nodes({"r1": ("a",), "r2": ("b",)}))
+    rig.says("a", b=(95 * MEGA, 0.0))
+    rig.reads("b")
+    for name in ("lo", "bond0", "bond0.7", "br0", "veth1", "wg0", "docker0"):
+        rig.put("net", "a", name, {"transmit_bytes_per_second": 1e9, "physical": 0.0}, {"name": name})
+    for name, sent in ports.items():
+        value = None if sent is None else sent * MEGA
+        rig.put("net", "a", name, {"transmit_bytes_per_second": value, "physical": 1.0}, {"name": name, "phys": True})
+    rig.tick()
+    found = rig.value("fleet", "disagreement_ratio")
+    assert found == (None if apart is None else pytest.approx(apart))
 
 
 def test_d4_a_meter_that_sees_too_little_may_not_be_judged() -> None:
@@ -780,22 +860,40 @@ def test_no_byte_is_invented_or_counted_twice_and_no_zero_either(reports: list[A
 
 @settings(max_examples=60, deadline=None)
 @given(REPORTS)
-def test_it_says_what_the_rule_for_lists_says(reports: list[Any]) -> None:
+def test_it_says_what_a_count_over_lists_says(reports: list[Any]) -> None:
     whole = [one for one in reports if one[2] is not None and one[3] is not None]
     rig = fed(whole)
-    from clustertop.signals import sockets
-
-    steps: dict[str, dict[str, sockets.Peer]] = {}
+    told: dict[str, dict[str, tuple[float, float]]] = {}
     for node, peer, sent, received in whole:
-        steps.setdefault(f"n{node}", {})[f"{peer}"] = sockets.Peer(int(sent), int(received))
-    flows = sockets.flows(steps, {str(number): f"n{number}" for number in range(6)})
-    share = traffic.rack_share(flows, {"n0": "r1", "n1": "r1", "n2": "r2", "n3": "r2"})
+        told.setdefault(f"n{node}", {})[f"n{peer}"] = sent, received
+    share = rack_share(once(told), {"n0": "r1", "n1": "r1", "n2": "r2", "n3": "r2"})
     value = rig.value("fleet", "socket_cross_rack_ratio")
     if share.ratio is None or share.placed_bytes < 1e6:
         assert value is None
     else:
         assert value == pytest.approx(share.ratio)
         assert rig.value("fleet", "unplaced_ratio") == pytest.approx(share.unplaced_ratio)
+
+
+LEAF_SETS = st.frozensets(st.sampled_from(["l0", "l1", "l2"]), max_size=2)
+
+
+@settings(max_examples=60, deadline=None)
+@given(REPORTS, st.lists(LEAF_SETS, min_size=6, max_size=6))
+def test_through_the_spine_it_says_what_a_count_over_lists_says(reports: list[Any], hung: list[frozenset[str]]) -> None:
+    rig = Rig([NodeInfo(f"n{number}", leaves=tuple(sorted(mine))) for number, mine in enumerate(hung)])
+    told: dict[str, dict[str, tuple[float, float]]] = {}
+    for node, peer, sent, received in reports:
+        if peer < 6 and sent is not None and received is not None:
+            rig.flow(f"n{node}", f"n{peer}", sent, received)
+            told.setdefault(f"n{node}", {})[f"n{peer}"] = sent, received
+    rig.tick()
+    share = spine_share(once(told), {f"n{number}": mine for number, mine in enumerate(hung)})
+    value = rig.value("fleet", "socket_spine_ratio")
+    if share.ratio is None or share.placed_bytes < 1e6:
+        assert value is None
+    else:
+        assert value == pytest.approx(share.ratio)
 
 
 def test_what_was_unplaced_until_its_address_was_known_is_so_no_more() -> None:

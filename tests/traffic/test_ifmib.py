@@ -10,7 +10,7 @@ from clustertop.model import Why
 from clustertop.signals import ifmib
 from clustertop.signals.ifmib import HOST, PEER, UPLINK, Look, Role
 from clustertop.signals.snmp_walk import rows
-from clustertop.signals.traffic import leaf_share
+from leafports import of_looks
 from traffic.shared import needs_shared, sample
 
 SAMPLES = [
@@ -109,10 +109,10 @@ def test_the_share_of_a_leaf_from_two_looks() -> None:
     known = ifmib.roles(after.switch, uplinks=["Ethernet49", "Ethernet5*"])
     assert {after.switch.interfaces[index].name: role.role for index, role in known.items()} == {
         "Ethernet1": HOST, "Ethernet2": HOST, "Ethernet49": UPLINK, "Ethernet50": UPLINK}
-    share = leaf_share(ifmib.leaf_ports(before, after, known))
+    share = of_looks(before, after, known)
     assert (share.host_in, share.uplink_out, share.ratio) == (100, 40, 0.4)
     assert share.imbalance == pytest.approx(0.5)
-    first = leaf_share(ifmib.leaf_ports(None, before, known))
+    first = of_looks(None, before, known)
     assert (first.ratio, first.why.startswith("no rate for")) == (None, True)
 
 
@@ -168,7 +168,7 @@ def test_a_port_of_unknown_role_stands_beside_the_share_and_a_down_one_not_at_al
     before = Look(0, table(dict.fromkeys(NAMES, (0, 0))))
     after = Look(10, table({11: (100, 0), 12: (50, 0), 49: (0, 10), 50: (0, 0)}, uptime=9010, down=(50,)))
     known = {11: Role(HOST), 49: Role(UPLINK), 50: Role(UPLINK)}
-    share = leaf_share(ifmib.leaf_ports(before, after, known))
+    share = of_looks(before, after, known)
     assert (share.ratio, share.unknown_ports, share.unplaced_in) == (0.1, ("Ethernet2",), 5)
     assert share.loads == {"Ethernet49": pytest.approx(1 * 8 / 100e9)}
 

@@ -10,9 +10,9 @@ from pysnmp.proto.api import v2c
 from clustertop.model import Why
 from clustertop.signals import ifmib, octets
 from clustertop.signals.snmp_walk import rows
-from clustertop.signals.traffic import leaf_share
 from clustertop.sources.snmp import SnmpError
 from clustertop.sources.switch import WHOLE_SECONDS, Roles, SwitchReader, SwitchReading
+from leafports import of_reading
 from pdus import snmpsim, snmpwalk
 from snmp_fake import Request, fake, table
 from traffic.shared import SAMPLES, needs_shared, sample
@@ -94,7 +94,7 @@ class Leaf:
 
 
 def share(reading: SwitchReading) -> float | None:
-    return leaf_share(reading.leaf_ports()).ratio
+    return of_reading(reading).ratio
 
 
 def port(reading: SwitchReading, name: str) -> Any:
@@ -127,7 +127,7 @@ async def test_the_share_of_a_leaf_with_moving_counters(extra: int) -> None:
     assert (share(first), port(first, "Ethernet1").into.why) == (None, Why.FIRST_READING)
     assert share(second) == pytest.approx(0.25)
     assert share(third) == pytest.approx(0.1)
-    busy = leaf_share(second.leaf_ports())
+    busy = of_reading(second)
     assert busy.host_in == pytest.approx(1e9)
     assert busy.imbalance == pytest.approx(0.6)
     one = port(second, "Ethernet49")
@@ -169,7 +169,7 @@ async def test_d6_a_cleared_port_and_a_discontinuity_are_unknown_once_and_others
     assert (one.into.value, one.into.why) == (None, Why.RESET)
     assert (two.into.value, two.into.why, two.into.confirmed) == (None, Why.RESET, True)
     assert port(reading, "Ethernet49").out.value == pytest.approx(200e6)
-    assert (share(reading), leaf_share(reading.leaf_ports()).why) == (None, "no rate for Ethernet1, Ethernet2")
+    assert (share(reading), of_reading(reading).why) == (None, "no rate for Ethernet1, Ethernet2")
     assert share(after) == pytest.approx(0.25)
 
 
@@ -303,7 +303,7 @@ async def test_roles_by_lldp_with_a_link_between_leaves_and_a_lag() -> None:
         "Ethernet1": ("host", "lldp gpu01", "gpu01", ""), "Ethernet2": ("host", "alias", "", ""),
         "Ethernet49": ("uplink", "lldp spine1", "spine1", "Port-Channel1"), "Ethernet50": ("", "", "", "Port-Channel1"),
         "Ethernet51": ("peer", "lldp leaf8.dc", "leaf8.dc", "")}
-    found = leaf_share(reading.leaf_ports())
+    found = of_reading(reading)
     assert (found.ratio, found.unknown_ports) == (pytest.approx(0.2), ("Ethernet50",))
 
 

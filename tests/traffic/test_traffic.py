@@ -1,4 +1,4 @@
-"""Shares, agreement and predictions: cases D1 to D4, on the field's inputs and on our own."""
+"""Leaves, agreement and predictions: cases D1 and D4, on the field's inputs and on our own."""
 
 from __future__ import annotations
 
@@ -9,23 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clustertop.signals.traffic import (
-    CROSS_RACK,
     PREDICTED,
-    THROUGH_SPINE,
     Agreement,
-    Interface,
     LeafPort,
     agreement,
     better_order,
     interval95,
-    judged,
     leaf_share,
     may_alert,
-    physical_total,
-    rack_share,
     read_hostfile,
     ring,
-    spine_share,
 )
 from traffic.shared import case, needs_shared
 
@@ -108,58 +101,6 @@ def test_d7_a_host_file_above_the_limit_is_refused() -> None:
         read_hostfile("g[1-99999]")
 
 
-# ---- shares
-
-
-@needs_shared
-def test_d2_unplaced_bytes_stand_beside_the_share() -> None:
-    """D2 b."""
-    given_, expect = case("D2", "flows.json"), case("D2", "expect.json")
-    found = rack_share([tuple(flow) for flow in given_["bytes"]], given_["rack"])
-    assert found.ratio == expect["share_of_placed"]
-    assert found.unplaced_ratio == expect["unplaced_share"]
-    assert found.unplaced == ("n4",)
-
-
-def test_d2_without_a_map_the_share_is_unknown() -> None:
-    """D2 a: never 0 % and never 100 %."""
-    found = rack_share([("a", "b", 10.0)], {})
-    assert (found.ratio, found.why, found.definition) == (None, "no rack map", CROSS_RACK)
-    assert found.unplaced_bytes == 10
-    assert spine_share([("a", "b", 10.0)], {}).why == "no leaf map"
-
-
-def test_no_traffic_is_not_zero_percent() -> None:
-    racks = {"a": "r1", "b": "r2"}
-    assert rack_share([], racks).why == "no traffic"
-    assert rack_share([("a", "a", 5.0)], racks).why == "no traffic"
-    assert rack_share([("a", "10.0.0.9", 5.0)], racks).why == "no peer is placed"
-
-
-def test_rack_and_leaf_are_different_domains() -> None:
-    flows = [("a", "b", 30.0), ("a", "c", 70.0)]
-    racks = {"a": "r1", "b": "r2", "c": "r2"}
-    leaves = {"a": frozenset({"l1"}), "b": frozenset({"l1"}), "c": frozenset({"l2"})}
-    assert rack_share(flows, racks).ratio == 1.0
-    assert spine_share(flows, leaves).ratio == 0.7
-    assert spine_share(flows, leaves).definition == THROUGH_SPINE
-
-
-def test_the_rule_is_about_racks_where_they_are_known_and_says_which() -> None:
-    flows = [("a", "b", 1.0)]
-    racks, leaves = {"a": "r1", "b": "r2"}, {"a": frozenset({"l1"}), "b": frozenset({"l1"})}
-    assert judged(rack_share(flows, racks), spine_share(flows, leaves)).definition == CROSS_RACK
-    unknown = judged(rack_share(flows, {}), spine_share(flows, leaves))
-    assert (unknown.definition, unknown.ratio) == (THROUGH_SPINE, 0.0)
-    assert judged(rack_share(flows, {}), spine_share(flows, {})).ratio is None
-
-
-def test_on_rails_a_flow_between_nodes_that_share_leaves_is_not_guessed() -> None:
-    rails = {name: frozenset(f"l{rail}" for rail in range(8)) for name in "ab"}
-    found = spine_share([("a", "b", 10.0), ("a", "z", 5.0)], {**rails, "z": frozenset({"m1", "m2"})})
-    assert (found.ratio, found.placed_bytes, found.unplaced_bytes) == (1.0, 5, 10)
-
-
 # ---- leaf switches
 
 
@@ -188,28 +129,6 @@ def test_d8_a_leaf_that_cannot_be_judged_says_why(ports: list[LeafPort], why: st
     """D8 a: where no meter sees the uplinks the share is not measured."""
     found = leaf_share(ports)
     assert (found.ratio, found.why) == (None, why)
-
-
-# ---- sums
-
-
-@needs_shared
-def test_d3_only_interfaces_with_a_pci_function_are_summed() -> None:
-    """D3 a."""
-    net, expect = case("D3", "net.json"), case("D3", "expect.json")
-    total, unknown = physical_total(Interface(name, one["pci"], one["tx"]) for name, one in net.items())
-    assert (total, unknown) == (expect["total_tx"], ())
-
-
-def test_d3_every_virtual_kind_stays_out_and_an_unread_port_is_named() -> None:
-    """D3, its kind: tunnels, bridges and VFs too."""
-    virtual = [Interface(name, None, 1e9) for name in ("lo", "bond0", "bond0.7", "br0", "veth1", "wg0", "docker0")]
-    found = physical_total([
-        *virtual, Interface("ens1", "0000:41:00.0", 7.0), Interface("ens1v0", "0000:41:00.2", 7.0, virtual_function=True),
-        Interface("ens2", "0000:41:00.1", None),
-    ])
-    assert found == (7.0, ("ens2",))
-    assert physical_total(virtual) == (None, ())
 
 
 # ---- agreement

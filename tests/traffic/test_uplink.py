@@ -1,4 +1,4 @@
-"""The table of switch ports: loads, and the shares of whole leaves."""
+"""The table of switch ports: loads and names."""
 
 from __future__ import annotations
 
@@ -49,30 +49,6 @@ def test_a_load_that_is_not_known_is_not_zero(row: dict[str, float], why: int) -
     uplink.derive(t)
     assert math.isnan(t.col("load_ratio")[0])
     assert t.why_of("load_ratio")[0] == why
-
-
-def test_shares_by_leaf() -> None:
-    host, up = {"role": "host", "speed": 1e11}, {"role": "uplink", "speed": 1e11}
-    t = columns(
-        {**host, "leaf": "l1", "name": "a", "into": 600.0, "out": 1.0}, {**up, "leaf": "l1", "name": "u1", "into": 5.0, "out": 90.0},
-        {**up, "leaf": "l1", "name": "u2", "into": 5.0, "out": 30.0}, {**host, "leaf": "l2", "name": "b", "into": 50.0, "out": 1.0},
-        {**up, "leaf": "l2", "name": "u", "into": 0.0}, {"role": "peer", "leaf": "l1", "into": 1e9, "out": 1e9},
-        {**host, "leaf": "l1", "name": "down", "up": 0}, {**host, "into": 1e9, "out": 0.0},
-    )
-    found = uplink.leaf_shares(t)
-    assert set(found) == {"l1", "l2"}
-    one = found["l1"]
-    assert (one.host_in, one.uplink_out, one.ratio, one.imbalance) == (600, 120, 0.2, 0.5)
-    assert one.loads == {"u1": 90 * 8 / 1e11, "u2": 30 * 8 / 1e11}
-    assert (found["l2"].ratio, found["l2"].why) == (None, "no rate for u")
-    assert set(uplink.leaf_shares(t, [3, 4])) == {"l2"}
-
-
-def test_a_port_of_unknown_role_is_said() -> None:
-    t = columns({"role": "host", "leaf": "l", "into": 10.0, "out": 0.0}, {"role": "uplink", "leaf": "l", "into": 0.0, "out": 5.0},
-                {"role": "", "leaf": "l", "name": "x", "into": 7.0, "out": 0.0})
-    one = uplink.leaf_shares(t)["l"]
-    assert (one.ratio, one.unknown_ports, one.unplaced_in) == (0.5, ("x",), 7)
 
 
 def test_a_port_is_called_by_its_name() -> None:

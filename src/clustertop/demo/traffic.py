@@ -205,7 +205,7 @@ class Traffic:
         return out
 
     def flows(self) -> list[tuple[str, str, float]]:
-        """The same as ``signals.traffic`` takes it: from node, to node, bytes per second, where anything flows."""
+        """From node, to node, bytes per second, where anything flows."""
         nodes = self._plan.nodes
         return [(nodes[source].name, nodes[target].name, float(rate) * RAILS)
                 for source, target, rate in zip(*self.edges(), strict=True) if rate > 0]

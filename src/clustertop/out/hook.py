@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import signal
 from typing import TYPE_CHECKING
 
+from clustertop import process_group
 from clustertop.out.outlet import FIRST_WAIT_SECONDS, DeliveryError, Outlet
 from clustertop.plain import transition_object
 from clustertop.text import clean
@@ -70,18 +70,10 @@ async def _talk(process: asyncio.subprocess.Process, data: bytes) -> str:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """TERM for the group, then KILL, also for what the command left behind and when we are cancelled meanwhile."""
+    """End the group, also what the command left behind, and when we are cancelled meanwhile."""
     try:
         if process.returncode is None:
-            _signal(process.pid, signal.SIGTERM)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(KILL_SECONDS):
-                    await process.wait()
+            await process_group.end(process, KILL_SECONDS)
     finally:
-        _signal(process.pid, signal.SIGKILL)
+        process_group.send(process.pid, signal.SIGKILL)
     await process.wait()
-
-
-def _signal(group: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)

@@ -1,6 +1,6 @@
 """One NCCL log as it grows: ranks, times of their inits, channels by transport. Counted, not judged.
 
-Wording: NVIDIA/nccl src/init.cc and src/transport of 2.7 to 2.30, as ``signals/nccl.py`` of the console reads it.
+Wording: NVIDIA/nccl src/init.cc and src/transport of 2.7 to 2.30.
 """
 
 import os

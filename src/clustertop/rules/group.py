@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clustertop.model import Alert, Severity, Thing, Transition
-from clustertop.rules import messages
+from clustertop.rules import device_messages, messages
 from clustertop.rules.causes import Causes
 from clustertop.rules.domains import Domains
 from clustertop.rules.gather import Wanted, shared_devices, shared_signs, wanted
@@ -337,7 +337,7 @@ class Correlator:
         return Alert(
             name, rule.title, level, Thing(rule.table, view.owners[node].name, table.keys[row], table.labels[row]),
             row, messages.firing(name, rule, view, row, value), value, limit, rule.unit(table.spec),
-            float(state.since[row]), float(state.since_wall[row]), messages.members(name, view, row), rule.hint,
+            float(state.since[row]), float(state.since_wall[row]), device_messages.members(name, view, row), rule.hint,
             alert_id, view.hosts((node,)))
 
 

@@ -13,7 +13,6 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from clustertop.signals.octets import Octets, Rate, rate
-from clustertop.signals.traffic import LeafPort
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -302,18 +301,3 @@ def _octets(look: Look, one: Interface, way: str) -> Octets:
     else:
         value = one.in_octets if way == "in" else one.out_octets
     return Octets(look.at, value, one.bits or 64, look.switch.uptime_seconds, one.discontinuity)
-
-
-def leaf_ports(last: Look | None, now: Look, known: Mapping[int, Role]) -> list[LeafPort]:
-    """Return what every data port of a leaf carried between two looks, for ``traffic.leaf_share``.
-
-    Ports that are down are left out; peer links too, which neither come from a host nor go to a spine.
-    """
-    found = []
-    for port in now.switch.data_ports():
-        role = known.get(port.index, Role("")).role
-        if port.up is False or role == PEER:
-            continue
-        into, out = rates(last, now, port.index)
-        found.append(LeafPort(port.name, role, into.value, out.value, port.bits_per_second))
-    return found

@@ -12,7 +12,7 @@ import numpy as np
 from clustertop.model import Why
 from clustertop.signals.metric import Metric, table
 from clustertop.signals.rdma_catalogue import NARROW
-from clustertop.signals.rdma_counters import COUNTERS, spelling
+from clustertop.signals.rdma_counters import COUNTERS
 from clustertop.signals.rdma_counters import known as is_known
 from clustertop.signals.units import data_rate, lanes, number, numbered_state
 
@@ -139,8 +139,6 @@ METRICS = (
 )
 TABLE = table("port", "rdma", "RDMA ports", METRICS)
 
-ERROR_WORDS = {"hard": "hard_errors", "soft": "soft_errors", "congestion": "congestion"}
-
 
 def label(key: str, attrs: Mapping[str, object]) -> str:
     """``mlx5_0/1``: the current name is only a label."""
@@ -251,17 +249,3 @@ def unclassified(names: Sequence[str], known: Mapping[str, int]) -> list[tuple[i
     """(place, file) of the columns among *names* that no table of ours tells about, as ``hw_counters/new_counter``."""
     return [(place, _FOLDERS[name[:1]] + name[2:]) for place, name in enumerate(names)
             if name[1:2] == ":" and name[:1] in _FOLDERS and name not in known and not is_known(name)]
-
-
-def errors_of(t: Columns, row: int, grown: NDArray[np.float64], counters: tuple[str, ...]) -> list[tuple[str, float]]:
-    """Return (counter, increase since first seen) of the error counters of one row that grew, most first.
-
-    The names are those that the port's own driver uses.
-    """
-    driver = t.attrs[row].get("driver")
-    out = [
-        (spelling(name, driver), float(grown[position, row]))
-        for position, name in enumerate(counters)
-        if t.spec.metric(name).cls in {"hard", "soft"} and grown[position, row] > 0
-    ]
-    return sorted(out, key=lambda pair: -pair[1])

@@ -1,22 +1,21 @@
-"""What share of the bytes leaves its rack, or goes through the spine: from flows, from counters, from rank order. Pure.
+"""What goes through the spine by a leaf's ports, which meter to believe, what an order of ranks predicts. Pure.
 
-Each figure says by which definition it was counted and how much could not be placed. Without a map it is unknown,
-never 0 % and never 100 %. A figure that is predicted from an order is a :class:`Ring`, one that was measured is a
-:class:`Share`: they never mix.
+Without a map a share is unknown, never 0 % and never 100 %. A figure that is predicted from an order is a
+:class:`Ring`, one that was measured at a leaf is a :class:`LeafShare`: they never mix. Shares of flows between nodes
+are in :mod:`clustertop.signals.traffic_flows`.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from clustertop.hosts import expand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 CROSS_RACK = "cross-rack"
 THROUGH_SPINE = "through spine"
@@ -30,103 +29,8 @@ DISAGREEMENT = 0.2
 _Z95 = 1.959963984540054
 _SLOTS = re.compile(r"(?<!:):[0-9]+$")
 
-Flow = tuple[str, str, float]
-"""From node, to node, bytes."""
-
 
 # ---- measured ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """Measured bytes that cross, of those whose both ends are placed."""
-
-    definition: str
-    """``cross-rack`` or ``through spine``."""
-    crossing_bytes: float = 0.0
-    placed_bytes: float = 0.0
-    unplaced_bytes: float = 0.0
-    unplaced: tuple[str, ...] = ()
-    """Nodes and addresses that are not in the map, most bytes first."""
-    why: str = ""
-    """Why the share is unknown; empty where it is known."""
-
-    @property
-    def ratio(self) -> float | None:
-        """Crossing of placed bytes; None: see ``why``."""
-        return None if self.why else self.crossing_bytes / self.placed_bytes
-
-    @property
-    def unplaced_ratio(self) -> float | None:
-        """Bytes that could not be placed, of all bytes; None without any."""
-        total = self.placed_bytes + self.unplaced_bytes
-        return self.unplaced_bytes / total if total else None
-
-
-def rack_share(flows: Iterable[Flow], racks: Mapping[str, str]) -> Share:
-    """Return the share of *flows* that crosses racks. *racks* maps node to rack; what is not in it is unplaced."""
-    known = {node: rack for node, rack in racks.items() if rack}
-
-    def crosses(source: str, target: str) -> bool | None:
-        if source not in known or target not in known:
-            return None
-        return known[source] != known[target]
-
-    return _share(CROSS_RACK, flows, known, crosses, NO_RACK_MAP)
-
-
-def spine_share(flows: Iterable[Flow], leaves: Mapping[str, frozenset[str]]) -> Share:
-    """Return the share of *flows* that goes through a spine.
-
-    *leaves* maps node to the leaves that it hangs on. Two nodes with one leaf each tell it exactly. With several
-    (rails), nodes that share no leaf cross for sure; where some are shared it depends on the port, which a flow between
-    nodes does not say: those bytes are unplaced.
-    """
-    known = {node: hung for node, hung in leaves.items() if hung}
-
-    def crosses(source: str, target: str) -> bool | None:
-        here, there = known.get(source), known.get(target)
-        if here is None or there is None:
-            return None
-        if not here & there:
-            return True
-        return False if len(here) == len(there) == 1 else None
-
-    return _share(THROUGH_SPINE, flows, known, crosses, NO_LEAF_MAP)
-
-
-def judged(rack: Share, spine: Share) -> Share:
-    """Return the share that the 30 % rule is about: cross-rack where it is known, else through the spine."""
-    return rack if rack.ratio is not None else spine
-
-
-def _share(
-    definition: str,
-    flows: Iterable[Flow],
-    known: Mapping[str, object],
-    crosses: Callable[[str, str], bool | None],
-    no_map: str,
-) -> Share:
-    crossing = placed = lost = 0.0
-    strange: Counter[str] = Counter()
-    for source, target, amount in flows:
-        if source == target or not amount > 0:
-            continue  # within a node: no rack's or switch's traffic
-        answer = crosses(source, target)
-        if answer is None:
-            lost += amount
-            for end in (source, target):
-                if end not in known:
-                    strange[end] += int(amount)
-            continue
-        placed += amount
-        crossing += amount if answer else 0.0
-    why = ""
-    if not known:
-        why = no_map
-    elif not placed:
-        why = NOTHING_PLACED if lost else NO_TRAFFIC
-    return Share(definition, crossing, placed, lost, tuple(name for name, _ in strange.most_common()), why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,36 +118,6 @@ def _load(port: LeafPort) -> float | None:
     if port.out_bytes_per_second is None or not port.speed_bits_per_second:
         return None
     return port.out_bytes_per_second * 8 / port.speed_bits_per_second
-
-
-@dataclass(frozen=True, slots=True)
-class Interface:
-    """A network interface of a node, and bytes of it."""
-
-    name: str
-    pci: str | None
-    """Address of the PCI function behind it; None: there is none (bond, VLAN, bridge, veth, tunnel, lo)."""
-    transmitted: float | None
-    """Bytes or bytes per second; None: unknown."""
-    virtual_function: bool = False
-    """A VF: the parent's counters may hold its bytes."""
-
-
-def physical_total(interfaces: Iterable[Interface]) -> tuple[float | None, tuple[str, ...]]:
-    """Return the sum over interfaces with a PCI function of their own, and the names it leaves out as unknown.
-
-    The sum is None where no physical interface has a value.
-    """
-    known: list[float] = []
-    unknown: list[str] = []
-    for one in interfaces:
-        if not one.pci or one.virtual_function:
-            continue
-        if one.transmitted is None:
-            unknown.append(one.name)
-        else:
-            known.append(one.transmitted)
-    return (math.fsum(known) if known else None), tuple(unknown)
 
 
 # ---- agreement -----------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """Flows between nodes as arrays: who is beside whom, each byte once, sums per rack and per scope. Pure.
 
-The same rules as :mod:`clustertop.signals.traffic` has for lists, for a fleet at once. Nodes are numbers 0 to n - 1; n
-itself stands for everything that is no node of the inventory.
+For a fleet at once. Nodes are numbers 0 to n - 1; n itself stands for everything that is no node of the inventory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ports of leaf switches: what each carries, how full it is, and of a whole leaf what goes up to the spines. Pure.
+"""Ports of leaf switches: what each carries, and how full it is. Pure.
 
 The rows come from a switch (SNMP, or SSH where it is a Linux machine) or from a query of the fabric. Rates are worked
 out where the counters are read: there it is known whether one wrapped, was reset, or is too narrow for its port.
@@ -13,12 +13,9 @@ import numpy as np
 from clustertop.model import Why, intern
 from clustertop.signals.ifmib import HOST, PEER, UPLINK
 from clustertop.signals.metric import Metric, table
-from clustertop.signals.traffic import LeafPort, LeafShare, leaf_share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from numpy.typing import NDArray
+    from collections.abc import Mapping
 
     from clustertop.signals.columns import Columns
 
@@ -67,32 +64,3 @@ def derive(t: Columns) -> None:
         unknown = np.isnan(t.col(name)) & ~down
         why[unknown] = t.why_of(name)[unknown]
     why[down] = PORT_DOWN
-
-
-def leaf_shares(t: Columns, rows: Iterable[int] | NDArray[np.intp] | None = None) -> dict[str, LeafShare]:
-    """Return, by leaf, what its hosts sent in and what of it left by the uplinks.
-
-    Args:
-        t: the table.
-        rows: those that count, as of one meter; None: all that are present.
-
-    Ports that are down and links between leaves are in no leaf; a row without attribute ``leaf`` is left out. A load in
-    the result is of the way out.
-    """
-    into, out = t.col("receive_bytes_per_second"), t.col("transmit_bytes_per_second")
-    speed, up = t.col("speed_bits_per_second"), t.col("port_up")
-    chosen = np.flatnonzero(t.present) if rows is None else rows
-    found: dict[str, list[LeafPort]] = {}
-    for row in map(int, chosen):
-        attrs = t.attrs[row]
-        leaf, role = attrs.get("leaf"), attrs.get("role")
-        if not isinstance(leaf, str) or not leaf or role == PEER or up[row] == 0:
-            continue
-        known = str(role) if role in (UPLINK, HOST) else ""
-        found.setdefault(leaf, []).append(LeafPort(
-            label(t.keys[row], attrs), known, _known(into[row]), _known(out[row]), _known(speed[row])))
-    return {leaf: leaf_share(ports) for leaf, ports in found.items()}
-
-
-def _known(value: np.float64) -> float | None:
-    return None if np.isnan(value) else float(value)

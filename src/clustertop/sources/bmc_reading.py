@@ -8,10 +8,6 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 NOT_PROVIDED = "not provided"
 NO_VALUE = "no value"
@@ -334,38 +330,3 @@ class BmcReading:
     def age(self, now: float) -> float:
         """Seconds since the values were asked for; infinite if never."""
         return math.inf if self.taken_at is None else now - self.taken_at
-
-
-@dataclass(frozen=True, slots=True)
-class PowerSum:
-    """A rack's or feed's power with its coverage: what could not be counted is said, never taken as 0."""
-
-    watts: Value
-    counted: int
-    unmetered: int
-    """Members whose BMC answers and has no power meter."""
-    missing: int
-    """Members without a reading for another reason."""
-
-    @property
-    def words(self) -> str:
-        """The coverage in words; empty where all members count."""
-        parts = [f"{self.unmetered} unmetered"] if self.unmetered else []
-        parts += [f"{self.missing} without a reading"] if self.missing else []
-        total = self.counted + self.unmetered + self.missing
-        return f"{self.counted} of {total} counted, {', '.join(parts)}" if parts else ""
-
-
-def power_sum(readings: Iterable[BmcReading]) -> PowerSum:
-    """Add the power of several BMCs."""
-    watts, counted, unmetered, missing = 0.0, 0, 0, 0
-    for reading in readings:
-        if reading.watts.number is not None:
-            watts += reading.watts.number
-            counted += 1
-        elif reading.watts.why == NOT_METERED:
-            unmetered += 1
-        else:
-            missing += 1
-    return PowerSum(known(watts) if counted else unknown(NOT_METERED if unmetered else NO_READING),
-                    counted, unmetered, missing)

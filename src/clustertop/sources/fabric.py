@@ -16,9 +16,8 @@ import signal
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from clustertop import process_group
 from clustertop.signals.ibcounters import Look, PortCounters, complaints, parse_ibqueryerrors, parse_perfquery
-from clustertop.signals.octets import Octets, rate
-from clustertop.signals.traffic import LeafPort
 from clustertop.sources.topology_ib import SHARP, Fabric, parse
 
 if TYPE_CHECKING:
@@ -104,8 +103,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     if process.returncode is not None:
         return
     for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
+        process_group.send(process.pid, number)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2):
                 await process.wait()
@@ -141,18 +139,13 @@ async def discover(run: Runner, seconds: float = 60.0) -> tuple[Fabric, Look, st
     return fabric, look, why
 
 
-async def count(run: Runner, fabric: Fabric, clock: Clock, seconds: float = 30.0) -> Counted:
-    """Read the extended counters of every cabled port of every leaf switch, one run a switch.
-
-    A switch that does not answer costs itself only. The deadline is over all of them.
-    """
-    return await count_ports(run, leaf_ports_by_lid(fabric), clock, seconds)
-
-
 async def count_ports(
     run: Runner, wanted: Mapping[int, Collection[int]], clock: Clock, seconds: float = 30.0
 ) -> Counted:
-    """Read the extended counters of *wanted*, ports by their switch's LID, one run a switch; see :func:`count`."""
+    """Read the extended counters of *wanted*, ports by their switch's LID, one run a switch.
+
+    A switch that does not answer costs itself only. The deadline is over all of them.
+    """
     loop = asyncio.get_running_loop()
     begun, deadline = clock(), loop.time() + seconds
     ports: dict[tuple[int, int], PortCounters] = {}
@@ -209,31 +202,6 @@ def leaf_ports_by_lid(fabric: Fabric) -> dict[int, dict[int, str]]:
         for one, found in roles.items()
         if "host" in found.values() and (lid := fabric.devices[one].lid) is not None
     }
-
-
-def leaf_rates(fabric: Fabric, last: Counted | None, now: Counted) -> dict[str, list[LeafPort]]:
-    """Return leaf to what its ports carried between two looks, for ``traffic.leaf_share``."""
-    names = fabric.names()
-    speeds = link_speeds(fabric)
-    found: dict[str, list[LeafPort]] = {}
-    switches = {device.lid: one for one, device in fabric.devices.items() if device.kind == "switch"}
-    for lid, roles in leaf_ports_by_lid(fabric).items():
-        one = switches[lid]
-        for port, role in roles.items():
-            speed = speeds.get((one, port))
-            before = last.ports.get((lid, port)) if last is not None else None
-            here = now.ports.get((lid, port))
-            # What the switch received came in from the cable's other end.
-            into, out = (
-                rate(
-                    Octets(last.at, before.bytes(counter)) if last is not None and before is not None else None,
-                    Octets(now.at, here.bytes(counter) if here is not None else None),
-                    speed,
-                ).value
-                for counter in ("PortRcvData", "PortXmitData")
-            )
-            found.setdefault(names[one], []).append(LeafPort(f"port {port}", role, into, out, speed))
-    return found
 
 
 def link_speeds(fabric: Fabric) -> dict[tuple[str, int], float]:

@@ -13,9 +13,11 @@ import signal
 import stat
 import subprocess
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
+
+from clustertop import process_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -179,8 +181,8 @@ def _from_command(place: str) -> str:
         try:
             data, _ = child.communicate(timeout=COMMAND_SECONDS)
         except BaseException as error:
-            with suppress(ProcessLookupError):  # the group: the program may have ended and left a child with the pipe
-                os.killpg(child.pid, signal.SIGKILL)
+            # The group: the program may have ended and left a child with the pipe.
+            process_group.send(child.pid, signal.SIGKILL)
             if isinstance(error, subprocess.TimeoutExpired):
                 raise SecretError(f"{about}: no answer within {COMMAND_SECONDS:g} s") from None
             raise

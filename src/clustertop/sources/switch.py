@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from clustertop.clock import SystemClock
 from clustertop.model import Why
 from clustertop.signals import ifmib
-from clustertop.signals.ifmib import HOST, PEER, UPLINK, Look, Role
+from clustertop.signals.ifmib import HOST, UPLINK, Look, Role
 from clustertop.signals.octets import Octets, Rate, rate
-from clustertop.signals.traffic import LeafPort
 from clustertop.sources import topology_lldp_snmp
 from clustertop.sources.snmp import Client, SnmpError
 from clustertop.text import clean
@@ -117,13 +116,6 @@ class SwitchReading:
     ports: tuple[PortReading, ...] = ()
     uptime_seconds: float | None = None
     notes: tuple[str, ...] = ()
-
-    def leaf_ports(self) -> list[LeafPort]:
-        """Return what the ports carried, for ``traffic.leaf_share``: but for those that are down, and peer links."""
-        return [
-            LeafPort(port.name, port.role, port.into.value, port.out.value, port.bits_per_second)
-            for port in self.ports if port.up is not False and port.role != PEER
-        ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from clustertop import process_group
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,14 +97,8 @@ async def _bounded(stream: asyncio.StreamReader) -> bytes:
 async def _end(
     process: asyncio.subprocess.Process, reading: asyncio.Future[tuple[bytes, bytes]], grace_seconds: float
 ) -> tuple[bytes, bytes]:
-    """TERM to the group, KILL to what is left of it, and what it had printed."""
-    _signal(process.pid, signal.SIGTERM)
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(grace_seconds):
-            await process.wait()
-            await asyncio.shield(reading)
-    _signal(process.pid, signal.SIGKILL)  # the group outlives its leader where a child of it ignored TERM
-    await process.wait()
+    """End the group; returns what it had printed."""
+    await process_group.end(process, grace_seconds, reading)
     try:
         async with asyncio.timeout(grace_seconds):
             out = await asyncio.shield(reading)
@@ -122,8 +116,3 @@ def _alive(group: int) -> bool:
     except (ProcessLookupError, PermissionError):
         return False
     return True
-
-
-def _signal(group: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)

@@ -36,6 +36,27 @@ def clean_row(row: Row) -> Row:
     return Row(clean(row.k, 128), row.a if attrs == row.a else attrs)
 
 
+def told_apart(rows: list[Row]) -> list[Row]:
+    """The rows, with a number behind each key that an earlier row has: ``/mnt/a``, ``/mnt/a (2)``.
+
+    Names that differ on the node may be one once they are cleaned or spelt our way. None of the two is dropped, and the
+    rest of what the node tells does not suffer for them.
+    """
+    if len({row.k for row in rows}) == len(rows):
+        return rows
+    sent = {row.k for row in rows}
+    taken: set[str] = set()
+    found = []
+    for row in rows:
+        key, number = row.k, 1
+        while key in taken or (number > 1 and key in sent):
+            number += 1
+            key = f"{row.k} ({number})"
+        taken.add(key)
+        found.append(row if key == row.k else Row(key, row.a))
+    return found
+
+
 def _one_text(value: Attr) -> Attr:
     """What our own probe sends as one text is one text, whatever a node sends: it is compared and counted."""
     return " ".join(value[:32]) if isinstance(value, list) else value

@@ -23,7 +23,7 @@ from clustertop.store.owners import Owners
 from clustertop.store.paths import PciePaths
 from clustertop.store.peers import Addresses, Starts
 from clustertop.store.ports import Ports, judge_nodes
-from clustertop.store.rows import attribute, clean_row, unclassified
+from clustertop.store.rows import attribute, clean_row, told_apart, unclassified
 from clustertop.store.table import Table
 from clustertop.store.traffic import Traffic
 from clustertop.store.unclaimed import unclaimed
@@ -349,6 +349,8 @@ class Store:
             table.ingest_same(number, sequence, part)
             return
         rows = [clean_row(row) for row in part.r or ()]
+        if len({row.k for row in part.r or ()}) != len(rows):
+            raise ValueError(f"two rows of {table.spec.name} with one key")
         if table.spec.name == "screen":
             rows = [Row("", row.a) for row in rows[:1]]
         elif table.spec.name == "node":
@@ -359,9 +361,7 @@ class Store:
             rows = [Row(pci_key(row.k) or row.k, row.a) for row in rows]
         elif table.spec.name == "port":
             rows = unclassified(rows, part, table)
-        if len({row.k for row in rows}) != len(rows):
-            raise ValueError(f"two rows of {table.spec.name} with one key")
-        changed = table.ingest_full(number, sequence, part, rows, gone=gone and table.spec.name != "node")
+        changed = table.ingest_full(number, sequence, part, told_apart(rows), gone=gone and table.spec.name != "node")
         table.remember(number, part.r or [], complete=gone)
         if changed and table.spec.name in {"gpu", "pcie"}:
             self._paths.relay(number)

@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING
 
 from clustertop.probe.frames import Encoder, Group
 from clustertop.probe.gpu import RELEASED
-from clustertop.wire.shtables import Gpus, Host, Pcie, Rdma, Section
+from clustertop.wire.shanswer import Section
+from clustertop.wire.shgpus import Gpus
+from clustertop.wire.shtables import Host, Pcie, Rdma
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from clustertop.model import Attr
-    from clustertop.wire.shtables import Reader
+    from clustertop.wire.shanswer import Reader
     from clustertop.wire.transport import PollSettings
 
 NOTE = "no Python there: sh probe"

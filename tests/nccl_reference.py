@@ -1,4 +1,4 @@
-"""NCCL's log (``NCCL_DEBUG=INFO``), line by line: ranks and hosts, channels and transports, init times. Pure.
+"""A second reader of NCCL's log (``NCCL_DEBUG=INFO``), to hold the probe's against: written apart, of a whole log.
 
 A line is ``host:pid:tid [device] NCCL INFO text``; ranks write at the same time, so their lines interleave and are
 sometimes glued together, and launchers and NCCL put things before them (``1: ``, ``[2026-05-05 06:16:47] ``). What is

@@ -479,6 +479,30 @@ def test_a_leaf_whose_ports_are_all_gone_is_not_over() -> None:
     assert rig.value("fleet", "fabric_spine_ratio") is None, "half of the leaves are not all"
 
 
+def test_a_leaf_that_has_another_name_now_is_over() -> None:
+    """A switch of a fabric has its name only once the subnet manager has told it."""
+    rig = Rig(nodes(TWO_RACKS), (), fabric="ib")
+    for leaf in ("SwitchX", "l1"):
+        rig.switch(leaf, "0x1/1", "host", 100 * MEGA, 0.0, owner="ib")
+        rig.switch(leaf, "0x1/2", "uplink", 0.0, 40 * MEGA, owner="ib")
+        rig.tables["uplink"].listed += 1
+        picture = rig.tick()
+    assert [one.name for one in picture.leaves] == ["l1"]
+    assert rig.value("fleet", "fabric_spine_ratio") == pytest.approx(0.4)
+
+
+def test_an_index_that_another_port_has_now_is_not_the_uplink_of_before() -> None:
+    rig = leaf_rig()
+    rig.switch("l1", "e1", "host", 100 * MEGA, 0.0)
+    rig.switch("l1", "e2", "uplink", 0.0, 40 * MEGA)
+    rig.tick()
+    row = rig.tables["uplink"].index[rig.number["l1"], "e2"]
+    rig.put("uplink", "l1", "e2", {"port_up": 0.0}, {**rig.tables["uplink"].attrs[row], "name": "e9"}, 10.0)
+    leaf = rig.tick().leaf("l1")
+    assert leaf is not None
+    assert (leaf.down, leaf.dark) == ((), ("e9",))
+
+
 def test_the_fleets_share_is_not_that_of_the_switches_that_answer() -> None:
     rig = Rig(nodes(TWO_RACKS), ("l1", "l2"))
     rig.switch("l1", "e1", "host", 100 * MEGA, 0.0)

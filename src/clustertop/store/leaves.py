@@ -31,6 +31,10 @@ _COLUMNS = ("receive_bytes_per_second", "transmit_bytes_per_second", "speed_bits
             "discards_per_second", "pause_frames_per_second", "load_ratio")
 
 
+Port = tuple[str, str]
+"""Key and name of a port: indices may be given anew, and rows as well."""
+
+
 @dataclass(slots=True)
 class _Leaf:
     """What is remembered of one leaf between two readings of its ports."""
@@ -39,11 +43,13 @@ class _Leaf:
     meter: str
     mark: object = None
     picture: LeafPicture | None = None
-    was_up: set[int] = field(default_factory=set)
-    was_down: set[int] = field(default_factory=set)
+    was_up: set[Port] = field(default_factory=set)
+    was_down: set[Port] = field(default_factory=set)
     """Uplinks that were up, then down, and not seen up since."""
-    uplinks: set[int] = field(default_factory=set)
-    """Rows that were uplinks when they were last listed."""
+    uplinks: set[Port] = field(default_factory=set)
+    """Ports that were uplinks when they were last listed."""
+    gone: bool = False
+    """No port of it is listed any more."""
 
 
 class Leaves:
@@ -103,7 +109,9 @@ class Leaves:
             owner = self._owners[int(ports.node[row])]
             name = str(attrs.get("leaf") or getattr(owner, "leaf", "") or owner.name)
             # An uplink that is no longer listed has not come up, and may have gone down.
-            if not ports.present[row] and (name not in before or row not in before[name].uplinks):
+            if not ports.present[row] and (
+                name not in before or _port(ports, row) not in before[name].uplinks
+            ):
                 continue
             meter = "fabric" if getattr(owner, "kind", "") == "fabric" else "uplinks"
             known = self._leaves.get(name)
@@ -116,9 +124,10 @@ class Leaves:
                 known.rows.append(row)
             elif meter == "uplinks":  # two meters of one leaf are not added: the switch's own counters go before
                 known.rows, known.meter = [row], meter
-        # Of a leaf whose ports are gone nothing is known: it is not over.
+        # Of a leaf whose ports are gone nothing is known: it is not over. One that has another name now is.
         for name in before.keys() - self._leaves.keys():
-            self._leaves[name] = _Leaf([], before[name].meter)
+            if before[name].gone or not all(ports.present[row] for row in before[name].rows):
+                self._leaves[name] = _Leaf([], before[name].meter, gone=True)
 
     def _picture(self, name: str, leaf: _Leaf, ports: Table, fresh: NDArray[np.bool_]) -> LeafPicture:
         columns, live = ports.columns, []
@@ -138,11 +147,12 @@ class Leaves:
             label = str(attrs.get("name") or ports.keys[row])
             into, out = cell("receive_bytes_per_second", row), cell("transmit_bytes_per_second", row)
             speed = cell("speed_bits_per_second", row)
+            port = _port(ports, row)
             if up == 1:
-                leaf.was_up.add(row)
-                leaf.was_down.discard(row)
+                leaf.was_up.add(port)
+                leaf.was_down.discard(port)
             if there:
-                (leaf.uplinks.add if role == UPLINK else leaf.uplinks.discard)(row)
+                (leaf.uplinks.add if role == UPLINK else leaf.uplinks.discard)(port)
             if role == UPLINK:
                 link = Uplink(
                     label, str(attrs.get("peer") or ""), None if up is None else up == 1, cell("load_ratio", row), out,
@@ -152,10 +162,10 @@ class Leaves:
                 if there and up != 0:
                     carrying.append(link)
                 if up == 0:
-                    (down if row in leaf.was_up else dark).append(label)
-                    if row in leaf.was_up:
-                        leaf.was_down.add(row)
-                elif up is None and row in leaf.was_down:
+                    (down if port in leaf.was_up else dark).append(label)
+                    if port in leaf.was_up:
+                        leaf.was_down.add(port)
+                elif up is None and port in leaf.was_down:
                     doubtful.append(f"it is not known whether {label} is still down")
                 elif not there:
                     doubtful.append(f"{label} is no longer reported")
@@ -178,6 +188,10 @@ class Leaves:
             loads.get(busiest), uneven, discards, pause, tuple(down), found.unknown_ports, why, busiest,
             tuple(doubtful), tuple(dark), discards_why, pause_why, fullest, _strange(live),
             tuple(sorted(dropping, key=lambda one: -one[2])[:MOST_DROPPING]))
+
+
+def _port(ports: Table, row: int) -> Port:
+    return ports.keys[row], str(ports.attrs[row].get("name") or "")
 
 
 def _imbalance(ports: list[LeafPort]) -> tuple[float | None, str]:

@@ -73,7 +73,7 @@ class Rig:
         """Let one row be read now; None: it could not be."""
         one = self.tables[name]
         row = one.index.get((self.number[owner], key))
-        if row is None or dict(attrs or {}) != one.attrs[row]:
+        if row is None or not one.present[row] or dict(attrs or {}) != one.attrs[row]:
             row = one.add(self.number[owner], key, dict(attrs or {}))
         assert row is not None
         for column, value in values.items():

@@ -51,10 +51,11 @@ def _scope(rows: TableView, row: int) -> list[str]:
 
 def _leaf(leaf: LeafPicture) -> list[str]:
     load = "?" if leaf.load is None else f"{leaf.busiest} {quantity(leaf.load, 'ratio')}"
-    known = [one for one in leaf.uplinks if one.up is not None]
+    known = any(one.up is not None for one in leaf.uplinks) and (leaf.down or not leaf.doubtful)
     return [leaf.name, _number(leaf.ratio, "ratio"), load, _number(leaf.imbalance, "ratio"),
             _number(leaf.discards, "/s"), _number(leaf.pause, "/s"),
-            f"{len(leaf.down)}/{len(leaf.uplinks)}" if known else "?", leaf.why]
+            f"{len(leaf.down) + len(leaf.dark)}/{len(leaf.uplinks)}" if known else "?",
+            "; ".join(filter(None, (leaf.why, *leaf.doubtful, leaf.discards_why, leaf.pause_why)))]
 
 
 def _cell(rows: TableView, name: str, row: int) -> str:
@@ -127,6 +128,9 @@ def _scope_object(rows: TableView, row: int) -> dict[str, object]:
 def _leaf_object(rows: TableView, row: int | None, leaf: LeafPicture) -> dict[str, object]:
     return {
         "leaf": leaf.name, "meter": leaf.meter, "unknown": leaf.why or None, "down": list(leaf.down),
+        "down_from_the_start": list(leaf.dark), "doubtful": list(leaf.doubtful),
+        "host_ports_that_drop": [{"name": port, "peer": who or None, "discards_per_second": lost}
+                                 for port, who, lost in leaf.dropping],
         "unknown_ports": list(leaf.unknown_ports), "busiest": leaf.busiest or None,
         "readings": {} if row is None else _readings(rows, row, LEAF_COLUMNS),
         "uplinks": [{"name": one.name, "peer": one.peer or None, "up": one.up, "load_ratio": one.load,

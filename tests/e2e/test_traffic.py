@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import leaves
+import nat
 from netns import inside
+from tools import need
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -152,3 +155,34 @@ def test_an_uplink_whose_counters_begin_anew_is_unknown_once(kernel: Any) -> Non
     unknown = [why for ratio, why in told if ratio is None]
     assert unknown in (["no rate for swp49"], ["its uplinks are down"], ["its uplinks are down", "no rate for swp49"]), told
     assert told[-1][0] is not None
+
+
+# ---- behind a router that translates addresses
+
+
+@pytest.fixture(scope="module")
+def translated() -> Any:
+    """Known bytes through masquerade and DNAT of the kernel's nf_tables."""
+    need("nft", "nftables")
+    return inside(nat.SCRIPT, sys.executable, links=nat.LINKS, seconds=120)
+
+
+@pytest.mark.parametrize("router", ["unknown", "known"])
+def test_bytes_behind_nat_are_unplaced_and_none_is_lost(translated: Any, router: str) -> None:
+    """Also where a node is the router: it has the address that its neighbours see, and not one of the sockets."""
+    told = translated[router]
+    sent = {name: (count, answered) for name, (*_, count, answered) in nat.FLOWS.items()}
+    direct, through = sum(sent["direct"]), sum(sent["masquerade"]) + sum(sent["dnat"])
+    racks = sorted({*nat.RACKS.values()})[: 3 if router == "known" else 2]
+    assert told["racks"] == racks
+    placed = [[float(direct) if here == there == "r0" else 0.0 for there in racks] for here in racks]
+    for line, wanted in zip(told["matrix"], placed, strict=True):
+        assert line == pytest.approx(wanted, rel=0.01, abs=1.0)
+    assert told["talkers"] == []
+    # Both ends tell of them as of bytes with somebody unknown.
+    assert told["unplaced"][:2] == pytest.approx([through, through], rel=0.01)
+    assert sum(told["unplaced"][2:]) == 0.0, "the router's rack has moved nothing"
+    assert told["all"] == pytest.approx(direct + 2 * through, rel=0.01)
+    strangers = {nat.NODES["n2"]: sent["masquerade"][0], nat.OUTSIDE: sent["masquerade"][1],
+                 nat.VIRTUAL: sent["dnat"][0], nat.NODES["n1"]: sent["dnat"][1]}
+    assert told["strangers"] == pytest.approx(strangers, rel=0.01)

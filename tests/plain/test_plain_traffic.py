@@ -71,11 +71,11 @@ def test_json_has_scopes_matrix_and_leaves_with_a_reason_for_each_null() -> None
     assert made.snapshot is not None
     found = json.loads(plain.json_text(plain.fleet_object(made.snapshot)))["traffic"]
     job = next(one for one in found["scopes"] if one["scope"] == "job/77")
-    assert (job["definition"], job["meter"], job["quality"]) == ("cross-rack", "sockets", "measured")
+    assert (job["definition"], job["meter"], job["quality"]) == ("through spine", "uplinks", "measured")
     assert job["nodes_read"] == 2
-    assert job["readings"]["share_ratio"] == {"value": pytest.approx(1.0), "unit": "ratio"}
-    assert job["readings"]["judged_ratio"]["value"] is None
-    assert job["readings"]["judged_ratio"]["unknown"] == "too few of its nodes are read"
+    assert job["readings"]["socket_cross_rack_ratio"] == {"value": pytest.approx(1.0), "unit": "ratio"}
+    assert job["readings"]["share_ratio"] == {"value": pytest.approx(0.25), "unit": "ratio"}
+    assert job["readings"]["judged_ratio"]["value"] == pytest.approx(0.25), "sockets of two of four nodes are not"
     assert job["readings"]["nccl_cross_rack_ratio"]["unknown"] == "no NCCL log is read"
     assert found["matrix"]["racks"] == [{"name": "row-1", "nodes": 2, "nodes_read": 2},
                                         {"name": "row-2", "nodes": 2, "nodes_read": 0}]
@@ -91,6 +91,19 @@ def test_json_has_scopes_matrix_and_leaves_with_a_reason_for_each_null() -> None
     for scope in (*found["scopes"], *found["leaves"]):
         for name, entry in scope["readings"].items():
             assert (entry["value"] is None) == bool(entry.get("unknown")), name
+
+
+def test_json_has_a_share_of_too_few_nodes_and_says_that_it_is_not_judged() -> None:
+    made = wires()
+    made.deaf, made.leaves = {2, 3}, {}
+    made.run(60)
+    assert made.snapshot is not None
+    found = json.loads(plain.json_text(plain.fleet_object(made.snapshot)))["traffic"]
+    job = next(one for one in found["scopes"] if one["scope"] == "job/77")
+    assert (job["definition"], job["meter"], job["quality"]) == ("cross-rack", "sockets", "measured")
+    assert job["readings"]["share_ratio"] == {"value": pytest.approx(1.0), "unit": "ratio"}
+    assert job["readings"]["judged_ratio"]["value"] is None
+    assert job["readings"]["judged_ratio"]["unknown"] == "too few of its nodes are read"
 
 
 def test_check_has_the_share_as_a_finding_at_this_moment_and_in_its_json() -> None:

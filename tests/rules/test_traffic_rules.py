@@ -50,6 +50,10 @@ class Talk:
                 mine = {target: rate for (source, target), rate in self.flows.items() if source == name}
                 known = {self.address(target): {"tx_bytes": rate * self.seconds, "rx_bytes": 0.0, "sockets": 1}
                          for target, rate in mine.items()}
+                for (source, target), rate in self.flows.items():
+                    if target == name:  # a connection has two ends
+                        told = known.setdefault(self.address(source), {"tx_bytes": 0.0, "sockets": 1})
+                        told["rx_bytes"] = rate * self.seconds
                 tables = {
                     "peer": table(known),
                     "link": table({"eth0": {}}, {"eth0": {"name": "eth0", "addresses": [self.address(name)]}}),
@@ -104,6 +108,17 @@ def test_a_share_of_thirty_percent_is_not_above_it() -> None:
     talk.flows["a", "c"] = 3.5e6
     talk.run(400)
     assert talk.fired == ["cross_rack_share"]
+
+
+def test_the_exit_signal_is_not_measured_where_the_share_may_not_be_judged() -> None:
+    """Two of six nodes stand in a rack by the map: what they send each other is not the job's share."""
+    talk = Talk({"a": "r1", "b": "r2", "c": "", "d": "", "e": "", "f": ""})
+    talk.jobs = {name: ["77"] for name in "abcdef"}
+    talk.flows = {("a", "b"): 9e6, ("c", "d"): 9e6, ("e", "f"): 9e6}
+    talk.run(60)
+    shown = {one.name: one.verdicts[0] for one in exits(talk.fleet.view) if one.kind == "job"}
+    assert shown["77"].answer not in {"yes", "no"}
+    assert shown["77"].note == "100 % cross-rack, by sockets, not judged: too few of its nodes are in the rack map"
 
 
 def test_an_alert_of_a_job_names_definition_and_meter_and_ends_with_the_job() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from clustertop.model import NodeInfo
 from clustertop.signals import traffic
-from clustertop.store import traffic as traffic_module
+from clustertop.store import ends
 from flowshares import once, rack_share, spine_share
 from meters import MEGA, Rig, nodes
 
@@ -73,6 +73,39 @@ def test_a_row_that_is_unknown_is_no_zero() -> None:
     assert rig.value("fleet", "socket_cross_rack_ratio") is None
     rig.flow("c", "a", 0.0, 7 * MEGA)
     assert rig.tick().matrix[0, 1] == 7 * MEGA, "what its peer received is known"
+
+
+def _a_talks_to_c(**c: tuple[float, float]) -> Rig:
+    """What a has open to the address of c, which is read and tells of *c* alone."""
+    rig = Rig(nodes(TWO_RACKS))
+    rig.put("peer", "a", rig.address("c"), {
+        "transmit_bytes_per_second": 30 * MEGA, "receive_bytes_per_second": 20 * MEGA, "sockets": 1.0})
+    rig.says("c", **c)
+    return rig
+
+
+def test_who_has_an_address_and_no_socket_with_the_other_end_is_not_the_peer() -> None:
+    """A node that is a router, or has a service's address that leads to another one."""
+    rig = _a_talks_to_c(d=(5 * MEGA, 5 * MEGA))
+    picture = rig.tick()
+    assert picture.matrix.tolist() == [[0.0, 0.0], [0.0, 10 * MEGA]]
+    assert picture.unplaced.tolist() == [50 * MEGA, 0.0]
+    assert picture.strangers == (("10.0.0.2", 30 * MEGA),)
+    assert rig.value("fleet", "socket_cross_rack_ratio") == 0.0
+    rig.says("c", a=(20 * MEGA, 30 * MEGA))
+    picture = rig.tick()
+    assert picture.matrix[0, 1] == 30 * MEGA, "now both ends know each other"
+    assert picture.unplaced.tolist() == [0.0, 0.0]
+
+
+def test_it_is_the_peer_where_it_may_have_the_socket_after_all() -> None:
+    others = _a_talks_to_c(d=(5 * MEGA, 5 * MEGA))
+    others.put("peer", "c", "*", {"transmit_bytes_per_second": 0.0, "receive_bytes_per_second": 0.0, "sockets": 9.0})
+    unread = _a_talks_to_c()
+    brief = _a_talks_to_c(d=(5 * MEGA, 5 * MEGA))
+    brief.put("peer", "a", brief.address("c"), {"sockets": 0.0})
+    for rig in (others, unread, brief):
+        assert rig.tick().matrix[0, 1] == 30 * MEGA
 
 
 def test_several_addresses_of_a_node_are_one_peer() -> None:
@@ -351,7 +384,147 @@ def test_what_one_uplink_does_not_tell_is_no_zero_of_the_leaf() -> None:
     assert rig.value("leaf/l1", "uplink_pause_frames_per_second") == 4.0
     rig.switch("l1", "e2", "uplink", 0.0, 10 * MEGA, discards_per_second=30.0, pause_frames_per_second=0.0)
     rig.tick()
-    assert rig.value("leaf/l1", "uplink_discards_per_second") == 30.0, "at least that much"
+    assert rig.value("leaf/l1", "uplink_discards_per_second") is None, "what e3 drops may be the most"
+    assert rig.why("leaf/l1", "uplink_discards_per_second") == "no counter of discards of e3"
+    rig.switch("l1", "e3", "uplink", 0.0, 10 * MEGA, discards_per_second=5.0, pause_frames_per_second=4.0)
+    rig.tick()
+    assert rig.value("leaf/l1", "uplink_discards_per_second") == 35.0
+    rig.switch("l1", "e3", "uplink", None, None, up=0.0, discards_per_second=math.nan)
+    rig.tick()
+    assert rig.value("leaf/l1", "uplink_discards_per_second") == 30.0, "one that is down drops nothing"
+
+
+def test_host_ports_that_drop_are_named_most_first() -> None:
+    """Incast drops at the receiver's port, not at an uplink."""
+    rig = leaf_rig()
+    rig.switch("l1", "e1", "host", 100 * MEGA, 0.0, discards_per_second=3.0)
+    rig.switch("l1", "e2", "host", 100 * MEGA, 0.0, discards_per_second=240.0)
+    rig.switch("l1", "e3", "host", 100 * MEGA, 0.0, discards_per_second=0.0)
+    rig.switch("l1", "e4", "uplink", 0.0, 10 * MEGA, discards_per_second=0.0)
+    leaf = rig.tick().leaf("l1")
+    assert leaf is not None
+    assert [(port, lost) for port, _, lost in leaf.dropping] == [("e2", 240.0), ("e1", 3.0)]
+    assert leaf.discards == 0.0
+
+
+def test_uplinks_of_different_speeds_are_even_where_they_are_as_full() -> None:
+    rig = leaf_rig()
+    rig.switch("l1", "e1", "host", 100 * MEGA, 0.0)
+    for name, out, speed in (("e2", 8000, 100e9), ("e3", 2000, 25e9), ("e4", 2000, 25e9), ("e5", 2000, 25e9)):
+        rig.switch("l1", name, "uplink", 0.0, out * MEGA, speed=speed)
+    rig.tick()
+    assert rig.value("leaf/l1", "uplink_imbalance_ratio") == pytest.approx(0.0)
+    rig.switch("l1", "e3", "uplink", 0.0, 2800 * MEGA, speed=25e9)
+    rig.switch("l1", "e2", "uplink", 12000 * MEGA, 8000 * MEGA, speed=100e9)
+    leaf = rig.tick().leaf("l1")
+    assert leaf is not None
+    assert rig.value("leaf/l1", "uplink_imbalance_ratio") == pytest.approx(0.896 / 0.704 - 1)
+    assert (leaf.busiest, leaf.fullest) == ("e2", "e3"), "the busier way in, and what is uneven out"
+
+
+def test_a_share_beside_much_that_goes_by_unknown_ports_is_not_judged() -> None:
+    """They may be hosts or uplinks: the share would be far too high, or far too low."""
+    rig = leaf_rig()
+    for leaf in ("l1", "l2"):
+        rig.switch(leaf, "e1", "host", 100 * MEGA, 0.0)
+        rig.switch(leaf, "e2", "uplink", 0.0, 50 * MEGA)
+    rig.switch("l1", "e3", "", 300 * MEGA, 0.0)
+    rig.tick()
+    assert rig.value("fleet", "share_ratio") == 0.5
+    assert rig.value("fleet", "judged_ratio") is None
+    assert rig.why("fleet", "judged_ratio") == "much goes by switch ports in a role that nobody knows"
+    rig.switch("l1", "e3", "", 10 * MEGA, 0.0)
+    rig.tick()
+    assert rig.value("fleet", "judged_ratio") == 0.5
+
+
+def test_an_uplink_that_vanishes_while_it_is_up_is_not_forgotten() -> None:
+    rig = leaf_rig()
+    rig.switch("l1", "e1", "host", 100 * MEGA, 0.0)
+    rig.switch("l1", "e2", "uplink", 0.0, 10 * MEGA, discards_per_second=0.0)
+    rig.switch("l1", "e3", "uplink", 0.0, 10 * MEGA, discards_per_second=0.0)
+    rig.switch("l1", "e4", "", 0.0, 0.0)
+    rig.tick()
+    assert rig.value("leaf/l1", "uplinks_down") == 0.0
+    rig.gone("l1", "e3")
+    rig.gone("l1", "e4")
+    leaf = rig.tick().leaf("l1")
+    assert leaf is not None
+    assert rig.value("leaf/l1", "uplinks_down") is None
+    assert rig.why("leaf/l1", "uplinks_down") == "e3 is no longer reported"
+    assert rig.value("leaf/l1", "uplinks") == 2.0
+    assert leaf.ratio == pytest.approx(0.1), "what is left carries all"
+    assert leaf.discards == 0.0, "what is gone drops nothing"
+    rig.switch("l1", "e2", "uplink", None, None, up=0.0)
+    rig.tick()
+    assert rig.value("leaf/l1", "uplinks_down") == 1.0, "the other one is down for sure"
+    rig.gone("l1", "e2")
+    leaf = rig.tick().leaf("l1")
+    assert leaf is not None
+    assert (leaf.ratio, leaf.why) == (None, "its uplinks are no longer reported")
+
+
+def test_a_leaf_whose_ports_are_all_gone_is_not_over() -> None:
+    """Its row, and so its alerts, would go with it."""
+    rig = Rig(nodes(TWO_RACKS), (), fabric="ib")
+    for leaf in ("l1", "l2"):
+        rig.switch(leaf, f"{leaf}/1", "host", 100 * MEGA, 0.0, owner="ib")
+        rig.switch(leaf, f"{leaf}/2", "uplink", 0.0, 99 * MEGA, owner="ib")
+    rig.tick()
+    for port in ("l1/1", "l1/2"):
+        rig.gone("ib", port)
+    rig.tick()
+    assert rig.value("leaf/l1", "uplink_load_ratio") is None
+    assert rig.why("leaf/l1", "uplink_load_ratio") == "its ports are not read"
+    assert rig.value("fleet", "fabric_spine_ratio") is None, "half of the leaves are not all"
+
+
+def test_a_leaf_that_has_another_name_now_is_over() -> None:
+    """A switch of a fabric has its name only once the subnet manager has told it."""
+    rig = Rig(nodes(TWO_RACKS), (), fabric="ib")
+    for leaf in ("SwitchX", "l1"):
+        rig.switch(leaf, "0x1/1", "host", 100 * MEGA, 0.0, owner="ib")
+        rig.switch(leaf, "0x1/2", "uplink", 0.0, 40 * MEGA, owner="ib")
+        rig.tables["uplink"].listed += 1
+        picture = rig.tick()
+    assert [one.name for one in picture.leaves] == ["l1"]
+    assert rig.value("fleet", "fabric_spine_ratio") == pytest.approx(0.4)
+
+
+def test_an_index_that_another_port_has_now_is_not_the_uplink_of_before() -> None:
+    rig = leaf_rig()
+    rig.switch("l1", "e1", "host", 100 * MEGA, 0.0)
+    rig.switch("l1", "e2", "uplink", 0.0, 40 * MEGA)
+    rig.tick()
+    row = rig.tables["uplink"].index[rig.number["l1"], "e2"]
+    rig.put("uplink", "l1", "e2", {"port_up": 0.0}, {**rig.tables["uplink"].attrs[row], "name": "e9"}, 10.0)
+    leaf = rig.tick().leaf("l1")
+    assert leaf is not None
+    assert (leaf.down, leaf.dark) == ((), ("e9",))
+
+
+def test_the_fleets_share_is_not_that_of_the_switches_that_answer() -> None:
+    rig = Rig(nodes(TWO_RACKS), ("l1", "l2"))
+    rig.switch("l1", "e1", "host", 100 * MEGA, 0.0)
+    rig.switch("l1", "e2", "uplink", 0.0, 90 * MEGA)
+    picture = rig.tick()
+    assert rig.value("fleet", "uplink_spine_ratio") is None
+    assert rig.why("fleet", "uplink_spine_ratio") == "of 1 of 2 leaves not known"
+    assert rig.value("fleet", "judged_ratio") is None
+    assert rig.why("leaf/l2", "uplink_spine_ratio") == "its ports are not read"
+    assert next(one.coverage for one in picture.meters if one.name == "uplinks") == "1/2 leaves"
+
+
+def test_an_uplink_that_is_down_from_the_start_is_shown_as_that() -> None:
+    """Nobody knows whether it is meant to be: no alert, and not a word that all are up."""
+    rig = leaf_rig()
+    rig.switch("l1", "e1", "host", 100 * MEGA, 0.0)
+    rig.switch("l1", "e2", "uplink", 0.0, 10 * MEGA)
+    rig.switch("l1", "e3", "uplink", None, None, up=0.0)
+    leaf = rig.tick().leaf("l1")
+    assert leaf is not None
+    assert rig.value("leaf/l1", "uplinks_down") == 0.0
+    assert leaf.dark == ("e3",)
 
 
 def test_of_an_uplink_whose_one_way_is_unknown_the_load_is_unknown() -> None:
@@ -527,6 +700,27 @@ def test_what_is_not_placed_may_have_gone_either_way() -> None:
 
 def nccl(rig: Rig, node: str, members: list[str], peers: list[str], size: int = 4, comm: str = "0x1") -> None:
     rig.put("nccl", node, f"/l {comm}/{size}", {"ranks": float(size)}, {"comm": comm, "members": members, "peers": peers})
+
+
+def test_an_estimate_from_the_logs_of_few_nodes_is_shown_and_not_judged() -> None:
+    """One node's channels say nothing of the other seven's."""
+    rig = Rig(nodes({"r1": tuple("abcd"), "r2": tuple("efgh")}))
+    rig.run(j7=tuple("abcdefgh"))
+    for name in "abcdefgh":
+        rig.nic(name, 1000 * MEGA)
+    nccl(rig, "d", [f"{name} {place}" for place, name in enumerate("dabcefgh")], ["e 2"], size=8)
+    rig.tick()
+    assert rig.value("job/7", "share_ratio") == 1.0
+    assert rig.attrs("job/7")["meter"] == "nccl"
+    assert rig.value("job/7", "judged_ratio") is None
+    assert rig.why("job/7", "judged_ratio") == "too few of its nodes have an NCCL log that is read"
+    assert rig.value("job/7", "coverage_ratio") == 1 / 8
+    assert "1 of 8 nodes have an NCCL log" in rig.attrs("job/7")["notes"]
+    for place, name in enumerate("abcefgh"):
+        nccl(rig, name, [f"{name} {place + 1}"], ["d 2"], size=8)
+    rig.tick()
+    assert rig.value("job/7", "judged_ratio") is not None
+    assert rig.value("job/7", "coverage_ratio") == 1.0
 
 
 def test_channels_of_the_log_times_what_the_cards_sent() -> None:
@@ -782,7 +976,7 @@ def _two_talk() -> Rig:
 def test_of_a_large_table_all_is_worked_out_though_at_other_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     small = _two_talk()
     small.tick()
-    monkeypatch.setattr(traffic_module, "LARGE", 1)
+    monkeypatch.setattr(ends, "LARGE", 1)
     rig = _two_talk()
     for _ in range(8):
         rig.flow("a", "c", 30 * MEGA, 0.0, 200e-6, 50e-6)
@@ -797,7 +991,7 @@ def test_of_a_large_table_all_is_worked_out_though_at_other_ticks(monkeypatch: p
 def test_a_row_that_became_another_peers_is_nobodys_until_the_large_table_is_joined_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(traffic_module, "LARGE", 1)
+    monkeypatch.setattr(ends, "LARGE", 1)
     rig = _two_talk()
     rig.tick(2.0)
     table = rig.tables["peer"]
@@ -813,7 +1007,7 @@ def test_a_row_that_became_another_peers_is_nobodys_until_the_large_table_is_joi
 
 
 def test_a_large_table_that_is_seldom_looked_at_is_worked_out_in_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traffic_module, "LARGE", 1)
+    monkeypatch.setattr(ends, "LARGE", 1)
     rig = _two_talk()
     for _ in range(6):
         rig.flow("a", "c", 30 * MEGA, 0.0, 200e-6, 50e-6)
@@ -821,3 +1015,105 @@ def test_a_large_table_that_is_seldom_looked_at_is_worked_out_in_whole(monkeypat
         picture = rig.tick(3.0)
     assert picture.talkers[0].target == 2
     assert rig.value("fleet", "rtt_across_seconds") == 200e-6
+
+
+def test_meters_that_are_read_at_different_moments_agree_about_bursts() -> None:
+    """Sockets are told each second, a switch's counters every ten; a job reduces for 15 s and computes for 15 s."""
+    rig = leaf_rig()
+
+    def rate(second: int) -> float:
+        return (2000 if second // 15 % 2 else 100) * MEGA
+
+    found = []
+    for second in range(240):
+        now = rate(second)
+        rig.says("a", c=(now, 0.0), b=(now, 0.0))
+        rig.says("c", a=(0.0, now))
+        rig.says("b", a=(0.0, now))
+        rig.reads("d")
+        if second % 10 == 7:
+            past = sum(rate(one) for one in range(second - 7, second + 3)) / 10 if second > 10 else now
+            for leaf, into in (("l1", 2 * past), ("l2", 0.001 * past)):
+                rig.switch(leaf, "e1", "host", into, 0.0)
+                rig.switch(leaf, "e2", "uplink", 0.0, past if leaf == "l1" else 0.0)
+        rig.tick()
+        found.append((rig.attrs("fleet")["unreliable"], rig.attrs("fleet")["meter"]))
+    assert {meter for _, meter in found[60:]} == {"sockets"}
+    assert not any(doubt for doubt, _ in found[60:])
+
+
+def test_an_ethernet_and_an_infiniband_each_have_their_own_share() -> None:
+    rig = Rig(nodes({"r1": ("a", "b"), "r2": ("c", "d")}), ("e1", "e2"), fabric="ib")
+    for leaf, out in (("e1", 10.0), ("e2", 30.0)):
+        rig.switch(leaf, "p1", "host", 100 * MEGA, 0.0)
+        rig.switch(leaf, "p2", "uplink", 0.0, out * MEGA)
+    for leaf, out in (("ib1", 700.0), ("ib2", 500.0)):
+        rig.switch(leaf, f"{leaf}/1", "host", 1000 * MEGA, 0.0, owner="ib")
+        rig.switch(leaf, f"{leaf}/2", "uplink", 0.0, out * MEGA, owner="ib")
+    for name, other in (("a", "c"), ("c", "a")):
+        rig.says(name, **{other: (19 * MEGA, 19 * MEGA)})
+    rig.tick()
+    assert rig.value("fleet", "uplink_spine_ratio") == pytest.approx(0.2)
+    assert rig.value("fleet", "fabric_spine_ratio") == pytest.approx(0.6)
+    rig.switch("ib2", "ib2/2", "uplink", 0.0, None, owner="ib")
+    rig.tick()
+    assert rig.value("fleet", "uplink_spine_ratio") == pytest.approx(0.2)
+    assert rig.why("fleet", "fabric_spine_ratio") == "of 1 of 2 leaves not known"
+
+
+def test_sockets_are_compared_with_all_fabrics_together() -> None:
+    rig = Rig(nodes({"r1": ("a", "b"), "r2": ("c", "d")}, {"e1": ("a", "b"), "e2": ("c", "d")}), ("e1", "e2"), fabric="ib")
+    for leaf in ("e1", "e2"):
+        rig.switch(leaf, "p1", "host", 100 * MEGA, 0.0)
+        rig.switch(leaf, "p2", "uplink", 0.0, 20 * MEGA)
+    for leaf in ("ib1", "ib2"):  # at rest: TCP does not go this way
+        rig.switch(leaf, f"{leaf}/1", "host", 0.0, 0.0, owner="ib")
+        rig.switch(leaf, f"{leaf}/2", "uplink", 0.0, 0.0, owner="ib")
+    for name, other in (("a", "c"), ("c", "a")):
+        rig.says(name, **{other: (20 * MEGA, 20 * MEGA)})
+    rig.tick()
+    assert rig.value("fleet", "disagreement_ratio") == pytest.approx(0.0)
+    assert rig.attrs("fleet")["unreliable"] == []
+
+
+def test_a_job_over_rdma_is_not_at_rest_because_its_sockets_are() -> None:
+    """Else what nobody has measured would stand there as fine."""
+    rig = Rig(nodes(TWO_RACKS))
+    for name, other in (("a", "c"), ("c", "a"), ("b", "d"), ("d", "b")):
+        rig.says(name, **{other: (1000.0, 1000.0)})
+        rig.port(name, 5000 * MEGA, link_layer="InfiniBand")
+    rig.tick()
+    told = "RDMA carries the traffic, which sockets do not see"
+    for column in ("share_ratio", "judged_ratio"):
+        assert (rig.value("fleet", column), rig.why("fleet", column)) == (None, told)
+    for _ in range(200):
+        for name, other in (("a", "c"), ("c", "a"), ("b", "d"), ("d", "b")):
+            rig.says(name, **{other: (1000.0, 1000.0)})
+            rig.port(name, 2000.0, link_layer="InfiniBand")
+        rig.tick()
+    assert rig.value("fleet", "judged_ratio") == pytest.approx(0.004), "now it is at rest: 4 kB of at least 1 MB"
+
+
+def test_a_share_that_may_be_judged_goes_before_one_that_may_not() -> None:
+    """Sockets of one node of four, and all leaves: the leaves' share is the one that is judged."""
+    rig = leaf_rig()
+    rig.says("a", b=(10 * MEGA, 0.0), c=(90 * MEGA, 0.0))
+    for leaf in ("l1", "l2"):
+        rig.switch(leaf, "e1", "host", 100 * MEGA, 0.0)
+        rig.switch(leaf, "e2", "uplink", 0.0, 45 * MEGA)
+    rig.tick()
+    assert rig.attrs("fleet")["unreliable"] == []
+    assert (rig.attrs("fleet")["definition"], rig.attrs("fleet")["meter"]) == ("through spine", "uplinks")
+    assert rig.value("fleet", "judged_ratio") == pytest.approx(0.45)
+
+
+def test_a_rack_map_of_few_nodes_makes_no_share_that_is_judged() -> None:
+    rig = Rig(nodes({"r1": ("a",), "r2": ("b",), "": tuple("cdefgh")}))
+    for name, other in (("a", "b"), ("b", "a")):
+        rig.says(name, **{other: (10 * MEGA, 10 * MEGA)})
+    for name, other in zip("cdefgh", "dcfehg", strict=True):
+        rig.says(name, **{other: (500 * MEGA, 500 * MEGA)})
+    rig.tick()
+    assert rig.value("fleet", "share_ratio") == 1.0
+    assert rig.value("fleet", "judged_ratio") is None
+    assert rig.why("fleet", "judged_ratio") == "too few of its nodes are in the rack map"

@@ -307,6 +307,32 @@ async def test_roles_by_lldp_with_a_link_between_leaves_and_a_lag() -> None:
     assert (found.ratio, found.unknown_ports) == (pytest.approx(0.2), ("Ethernet50",))
 
 
+async def test_a_port_whose_neighbour_is_no_longer_heard_keeps_its_role() -> None:
+    """LLDP forgets the neighbour of a port that went down, and an answer of its table may be lost."""
+    leaf = Leaf()
+
+    def beside(peer: bytes, bits: bytes) -> dict[Oid, Any]:
+        return {(*LLDP, 3, 7, 1, 3, 510): b"Ethernet50", (*LLDP, 4, 1, 1, 5, 0, 510, 1): b"\0\1\2\3\4\5",
+                (*LLDP, 4, 1, 1, 9, 0, 510, 1): peer, (*LLDP, 4, 1, 1, 12, 0, 510, 1): bits}
+
+    spine, roles = beside(b"spine1", b"\x28\x00"), Roles(nodes=("gpu01",))
+    leaf.rows |= spine
+    async with fake(leaf.answers()) as agent, SwitchReader(agent.agent(), roles, leaf.clock) as reader:
+        told = [port(await reader.read(), "Ethernet50")]
+        for name in spine:
+            del leaf.rows[name]
+        leaf.rows[(*IF, 8, 10)] = 2
+        for _ in range(2):
+            leaf.go(WHOLE_SECONDS + 1, **BUSY)
+            told.append(port(await reader.read(), "Ethernet50"))
+        leaf.rows |= beside(b"gpu01", b"\x10\x00")
+        leaf.go(WHOLE_SECONDS + 1, **BUSY)
+        told.append(port(await reader.read(), "Ethernet50"))
+    uplink = ("uplink", "lldp spine1", "spine1")
+    assert [(one.role, one.role_by, one.peer) for one in told] == [uplink] * 3 + [("host", "lldp gpu01", "gpu01")]
+    assert [one.up for one in told] == [True, False, False, False]
+
+
 async def test_without_anything_known_of_roles_the_share_is_unknown_and_it_says_what_to_do() -> None:
     leaf = Leaf()
     async with fake(leaf.answers()) as agent, SwitchReader(agent.agent(), clock=leaf.clock) as reader:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clustertop.signals.traffic_table import FLEET, key_of
+from clustertop.store.shares import NARROWER
 
 if TYPE_CHECKING:
     from clustertop.store.view import FleetView
@@ -40,6 +41,9 @@ def share(view: FleetView, kind: str, name: str) -> tuple[float | None, str]:
     unreliable = attrs.get("unreliable")
     if isinstance(unreliable, list) and meter in unreliable:
         return None, f"{found * 100:.0f} % {said}, which does not see enough to be judged"
+    doubt = table.reason("judged_ratio", row)
+    if doubt and doubt != NARROWER:
+        return None, f"{found * 100:.0f} % {said}, not judged: {doubt}"
     return found, said
 
 

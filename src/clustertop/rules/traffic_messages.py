@@ -51,8 +51,9 @@ def _capacity(view: FleetView, row: int) -> str:
 def _imbalance(view: FleetView, row: int) -> str:
     table = view["traffic"]
     times = 1 + (table.value("uplink_imbalance_ratio", row) or 0.0)
-    return f"uplink {_uplinks(table.attrs[row])} carries {times:.1f} times the mean of its " \
-           f"{quantity(table.value('uplinks', row), '')} uplinks"
+    name = table.attrs[row].get("fullest") or "an uplink"
+    every = quantity(table.value("uplinks", row), "")
+    return f"uplink {name} carries {times:.1f} times the mean of its {every} uplinks"
 
 
 def _down(view: FleetView, row: int) -> str:

@@ -147,6 +147,8 @@ class SwitchReader:
         """Rows that do not move."""
         self._found: dict[int, Role] = {}
         self._peers: dict[str, str] = {}
+        self._heard: dict[str, tuple[Role, str]] = {}
+        """By port name: the role that LLDP told of it last, and the neighbour."""
         self._lags: dict[int, str] = {}
         self._notes: tuple[str, ...] = ()
         self._changed: Value | None = None
@@ -284,6 +286,7 @@ class SwitchReader:
             switch, uplinks=self._roles.uplinks, hosts=self._roles.hosts, neighbours=neighbours,
             nodes=self._roles.nodes, leaves=self._roles.leaves)  # fmt: skip
         self._peers = {port: peer for port, (peer, _) in neighbours.items()}
+        self._remember(switch)
         kept = set(self._ports)
         self._fixed = {
             name: value for name, value in self._fixed.items()
@@ -292,6 +295,21 @@ class SwitchReader:
         self._notes = (*notes, *self._unplaced())
         self._whole_at = now
         return rows
+
+    def _remember(self, switch: Switch) -> None:
+        """Keep what LLDP told of ports of which nothing tells now: a port that goes down loses its neighbour first."""
+        for index, role in list(self._found.items()):
+            name = switch.interfaces[index].name
+            if role.role:
+                if role.why.startswith("lldp"):
+                    self._heard[name] = role, self._peers.get(name, "")
+                else:
+                    self._heard.pop(name, None)
+            elif name in self._heard:
+                self._found[index], peer = self._heard[name]
+                self._peers.setdefault(name, peer)
+        names = {switch.interfaces[index].name for index in self._found}
+        self._heard = {name: told for name, told in self._heard.items() if name in names}
 
     async def _optional(self, *roots: Oid) -> dict[Oid, Value]:
         """Rows that are not needed: nothing where the agent will not give them."""

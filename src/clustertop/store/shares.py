@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from clustertop.signals.traffic_flows import Sums
     from clustertop.store.scopes import Scope
+    from clustertop.store.steady import Steady
     from clustertop.store.traffic_picture import LeafPicture
 
     Floats = NDArray[np.float64]
@@ -27,12 +29,18 @@ NOT_READ = "no node's sockets are read"
 TOO_LITTLE = "too little traffic to tell"
 SHARED_LEAVES = "its leaves carry other nodes, too"
 NO_LEAF_READ = "not measured: no leaf switch is read"
+NO_FABRIC = "not measured: no fabric is asked"
 NO_LOG = "no NCCL log is read"
 DISAGREE = "meters disagree"
 RDMA = "RDMA carries the traffic, which sockets do not see"
 NARROWER = "judged by job or group"
 SHARED_NODES = "its nodes run other jobs, too"
 TOO_FEW = "too few of its nodes are read"
+TOO_FEW_LOGS = "too few of its nodes have an NCCL log that is read"
+TOO_FEW_PLACED = "too few of its nodes are in the rack map"
+UNKNOWN_PORTS = "much goes by switch ports in a role that nobody knows"
+_BY_NODE = {"sockets": ("read", TOO_FEW), "nccl": ("have an NCCL log", TOO_FEW_LOGS)}
+"""Meters that are read on each node, by words for how many, and for too few."""
 _AT_REST = frozenset({TOO_LITTLE, traffic.NO_TRAFFIC})
 
 
@@ -132,6 +140,7 @@ class Evidence:
     """Whether there is a rack map at all."""
     floor: float
     """Bytes per second under which there is no share."""
+    steady: Steady
 
 def decide(scope: Scope, number: int, evidence: Evidence) -> Share:
     """Return everything that is known of one scope; *number* is its place among the evidence's scopes."""
@@ -144,31 +153,36 @@ def decide(scope: Scope, number: int, evidence: Evidence) -> Share:
     else:
         names, doubt = evidence.hangs.of(scope)
     ports = {meter: _of_leaves(evidence, names, meter, doubt) for meter in ("uplinks", "fabric")}
-    nccl = _estimated(scope, evidence)
+    nccl, logged = _estimated(scope, evidence)
     notes: list[str] = []
-    apart, blind = _disagreement(number, evidence, names, ports, notes)
-    unreliable = ("sockets",) if blind or (apart is not None and apart > traffic.DISAGREEMENT) else ()
+    apart, blind = _disagreement(scope, number, evidence, names, ports, notes)
+    unreliable = ("sockets",) if evidence.steady.doubtful(scope.key, apart) or blind else ()
     choice = [
         (rack[0], traffic.CROSS_RACK, "sockets"), (ports["uplinks"][0], traffic.THROUGH_SPINE, "uplinks"),
         (ports["fabric"][0], traffic.THROUGH_SPINE, "fabric"), (spine[0], traffic.THROUGH_SPINE, "sockets"),
         (nccl[0], traffic.CROSS_RACK, "nccl")]
     known = [one for one in choice if one[0] is not None]
-    sure = [one for one in known if one[2] not in unreliable]
-    value, definition, meter = (sure or known or [(None, "", "")])[0]
-    why = "" if value is not None else rack[1]
-    coverage = read / len(members) if len(members) and read else None
-    if coverage is not None and read < len(members) and meter == "sockets":
-        notes.append(f"{read} of {len(members)} nodes read")
+    doubts = {one: _doubt(scope, evidence, one[1], one[2], read=read, logged=logged, names=names) for one in known}
+    relied = [one for one in known if one[2] not in unreliable]
+    sure = [one for one in relied if not doubts[one]]
+    chosen = (sure or relied or known or [(None, "", "")])[0]
+    value, definition, meter = chosen
+    why = "" if value is not None else RDMA if blind and rack[1] in _AT_REST else rack[1]
+    told = logged if meter == "nccl" else read
+    coverage = told / len(members) if len(members) and told else None
+    if coverage is not None and told < len(members) and meter in _BY_NODE:
+        notes.append(f"{told} of {len(members)} nodes {_BY_NODE[meter][0]}")
     if scope.shared:
         notes.append(SHARED_NODES)
     reason = why or (
         NARROWER if not scope.judged else SHARED_NODES if scope.shared
         else (RDMA if blind else DISAGREE) if meter in unreliable
-        else TOO_FEW if meter == "sockets" and (coverage or 0.0) < LEAST_COVERAGE else "")
+        else doubts[chosen])
     total = evidence.by_rack.placed[number] + evidence.by_rack.unplaced[number]
     lost = evidence.by_rack.unplaced_ratio[number]
     judged: Cell = (None, reason) if reason else (value, "")
-    if value is None and why in _AT_REST and scope.judged and not scope.shared and (coverage or 0.0) >= LEAST_COVERAGE:
+    if (value is None and why in _AT_REST and scope.judged and not scope.shared and not unreliable
+            and (coverage or 0.0) >= LEAST_COVERAGE):
         # Of at least the floor: what is at rest is over no limit, and an alert of before ends.
         judged = float(evidence.by_rack.crossing[number]) / evidence.floor, ""
     columns: dict[str, Cell] = {
@@ -200,24 +214,44 @@ def _of_leaves(evidence: Evidence, names: Sequence[str], meter: str, doubt: str)
     """(share, why, bytes out of the uplinks) of leaves together by one meter."""
     if doubt:
         return None, doubt, 0.0
-    mine = [evidence.leaves[name] for name in names if name in evidence.leaves]
-    if not any(one.meter == meter and one.uplinks for one in mine):
-        return None, NO_LEAF_READ, 0.0
-    unknown = [one for one in mine if one.meter != meter or (one.ratio is None and one.why != traffic.NO_TRAFFIC)]
+    every = [evidence.leaves[name] for name in names if name in evidence.leaves]
+    if not any(one.meter == meter and one.uplinks for one in every):
+        return None, NO_FABRIC if meter == "fabric" else NO_LEAF_READ, 0.0
+    # An Ethernet beside an InfiniBand fabric: each leaf is of one of them. One that nobody has read may be of either.
+    mine = [one for one in every if one.meter == meter or not (one.uplinks or one.host_in)]
+    unknown = sum(one.ratio is None and one.why != traffic.NO_TRAFFIC for one in mine)
     if unknown:
-        return None, f"of {len(unknown)} of {len(names)} leaves not known", 0.0
+        return None, f"of {unknown} of {len(mine)} leaves not known", 0.0
     out, into = sum(one.uplink_out or 0.0 for one in mine), sum(one.host_in or 0.0 for one in mine)
     if into < evidence.floor:
         return None, TOO_LITTLE if into else traffic.NO_TRAFFIC, out
     return out / into, "", out
 
 
-def _estimated(scope: Scope, evidence: Evidence) -> Cell:
+def _doubt(
+    scope: Scope, evidence: Evidence, definition: str, meter: str, *, read: int, logged: int, names: Sequence[str]
+) -> str:
+    """Why a share that is known may not be judged; empty: it may."""
+    least = LEAST_COVERAGE * len(scope.members)
+    if meter in _BY_NODE:
+        if (logged if meter == "nccl" else read) < least:
+            return _BY_NODE[meter][1]
+        placed = int((evidence.rack[scope.members] >= 0).sum())
+        return TOO_FEW_PLACED if definition == traffic.CROSS_RACK and placed < least else ""
+    # Ports that may be hosts' or uplinks: with much by them the share may be far too high or too low.
+    mine = [one for name in names if (one := evidence.leaves.get(name)) is not None and one.meter == meter]
+    loose, into = sum(one.unplaced for one in mine), sum(one.host_in or 0.0 for one in mine)
+    return UNKNOWN_PORTS if loose > traffic.DISAGREEMENT * into else ""
+
+
+def _estimated(scope: Scope, evidence: Evidence) -> tuple[Cell, int]:
+    """(share, nodes of the scope whose log and NICs tell)."""
     if not evidence.nccl:
-        return None, NO_LOG
-    if not evidence.racked:
-        return None, traffic.NO_RACK_MAP
+        return (None, NO_LOG), 0
     inside = set(scope.members.tolist())
+    logged = len(inside.intersection(source for source, _, _ in evidence.nccl))
+    if not evidence.racked:
+        return (None, traffic.NO_RACK_MAP), logged
     crossing = placed = 0.0
     for source, target, amount in evidence.nccl:
         if source not in inside or target not in inside or evidence.rack[source] < 0 or evidence.rack[target] < 0:
@@ -225,21 +259,25 @@ def _estimated(scope: Scope, evidence: Evidence) -> Cell:
         placed += amount
         crossing += amount if evidence.rack[source] != evidence.rack[target] else 0.0
     if placed < evidence.floor:
-        return None, TOO_LITTLE if placed else traffic.NO_TRAFFIC
-    return crossing / placed, ""
+        return (None, TOO_LITTLE if placed else traffic.NO_TRAFFIC), logged
+    return (crossing / placed, ""), logged
 
 
 def _disagreement(
-    number: int, evidence: Evidence, names: Sequence[str],
+    scope: Scope, number: int, evidence: Evidence, names: Sequence[str],
     ports: Mapping[str, tuple[float | None, str, float]], notes: list[str],
 ) -> tuple[float | None, bool]:
     """(by how much the sockets differ from a stronger meter, whether RDMA is why they see too little)."""
     apart: list[float] = []
     blind = False
     told = evidence.members
-    total = told.nic_sent[number]
+    sent = told.sent[number], told.rdma_sent[number], told.nic_sent[number]
+    if sent[-1] > 0:
+        # Bursts differ at the moment, and what was at first differs in the mean: what differs in both is a difference.
+        mean = evidence.steady.mean(scope.key, "nic", sent)
+        sent = min(sent, mean, key=lambda one: _gap(one[0], one[2]))
+    seen, past, total = sent
     if total >= evidence.floor:
-        seen, past = told.sent[number], told.rdma_sent[number]
         found = traffic.agreement(seen, total)
         if found.difference is not None and found.difference > traffic.DISAGREEMENT:
             notes.append(f"sockets carry {_percent(seen / total)} of what the NICs sent")
@@ -249,19 +287,33 @@ def _disagreement(
             apart.append(found.difference)
         if blind:
             notes.append(f"RDMA carries {_percent(past / total)}, which sockets do not see")
-    for meter in ("uplinks", "fabric"):
-        share, _, out = ports[meter]
-        low = float(evidence.by_spine.crossing[number])
-        high = low + float(evidence.by_spine.unplaced[number])
-        if share is None or blind or max(out, low) < evidence.floor or not told.read[number]:
-            continue
-        # What is not placed may have gone through the spine or not: only what is outside of both differs.
-        found = traffic.agreement(min(max(out, low), high), out)
-        if found.difference is not None:
+    # Bytes go by whatever fabric there is: all of them together are the yardstick, where all are known.
+    known = [meter for meter, (share, why, _) in ports.items() if share is not None or why in _AT_REST]
+    if known and not blind and told.read[number] and all(
+        evidence.leaves[name].meter in known for name in names if name in evidence.leaves
+    ) and any(ports[meter][0] is not None for meter in known):
+        left = (sum(ports[meter][2] for meter in known), float(evidence.by_spine.crossing[number]),
+                float(evidence.by_spine.unplaced[number]))
+        together = " and ".join(known)
+        mean = evidence.steady.mean(scope.key, together, left)
+        out, low, lost = min(left, mean, key=lambda one: _gap(_nearest(*one), one[0]))
+        found = traffic.agreement(_nearest(out, low, lost), out)
+        if max(out, low) >= evidence.floor and found.difference is not None:
             apart.append(min(found.difference, 1e3))
             if not found.reliable:
-                notes.append(f"sockets and {meter} differ by {_percent(found.difference)} of what left by the uplinks")
+                notes.append(
+                    f"sockets and {together} differ by {_percent(found.difference)} of what left by the uplinks")
     return (max(apart) if apart else None), blind
+
+
+def _nearest(out: float, low: float, lost: float) -> float:
+    """What sockets may have seen of *out*: what is not placed may have gone through the spine or not."""
+    return min(max(out, low), low + lost)
+
+
+def _gap(weaker: float, stronger: float) -> float:
+    found = traffic.agreement(weaker, stronger).difference
+    return math.inf if found is None else found
 
 
 def _percent(ratio: float) -> str:

@@ -7,7 +7,7 @@ definition; what is not measured is unknown and says why.
 from __future__ import annotations
 
 import math
-from operator import is_, ne
+from operator import is_
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,12 +15,14 @@ import numpy as np
 from clustertop.model import Why, intern
 from clustertop.signals import nccl_ranks, traffic, traffic_flows
 from clustertop.signals.host import OK
+from clustertop.store import ends
 from clustertop.store.latency import Latency
 from clustertop.store.leaves import Leaves
 from clustertop.store.mean import Mean, known_or_zero
 from clustertop.store.nics import Nics
 from clustertop.store.scopes import MOST_JOBS, Rows, scopes
 from clustertop.store.shares import Evidence, Hangs, Members, decide
+from clustertop.store.steady import Steady
 from clustertop.store.talkers import STRANGERS, Talkers
 from clustertop.store.traffic_picture import NO_METER, NO_RACKS, Meter, Talker, TrafficPicture
 
@@ -42,13 +44,10 @@ if TYPE_CHECKING:
 
 FLOOR_BYTES_PER_SECOND = 1e6
 """With less than this between placed nodes there is no share: a heartbeat is no traffic."""
-JOIN_SECONDS = 5.0
-"""Least time between two joins of a large table of peers to its nodes; those that are new wait as long."""
 SLOW_SECONDS = 5.0
 """Of a large table, time between two workings-out of latency and of who talks most."""
-LARGE = 20_000
 LARGE_SECONDS = 2.0
-"""Rows of a large table of peers, and time between two workings-out of such a one."""
+"""Of a large table, time between two workings-out of the rest."""
 SOCKETS = "sockets"
 """The probe group of table ``peer``."""
 METERS: Mapping[str, tuple[str, str]] = {
@@ -86,7 +85,6 @@ class Traffic:
         """
         self._nodes, self._tables, self._freshness = tuple(nodes), tables, freshness
         everybody = tuple(owners or nodes)
-        self._places = places
         self._table = tables["traffic"]
         self._rows = Rows(self._table, len(everybody) - 1 if owner is None else owner, history)
         count = len(self._nodes)
@@ -109,13 +107,10 @@ class Traffic:
         self._leaves = Leaves(tables.get("uplink"), everybody, leaf_names)
         self._nics = Nics(tables, count)
         self._latency = Latency(count)
-        self._pairs = traffic_flows.pair_up(np.empty(0, np.intp), np.empty(0, np.intp), count)
-        self._joined = float("-inf")
-        self._place = self._peer = self._reporter = _NOWHERE
-        self._keys: list[str] = []
-        self._peers_listed = -1
-        self._others: NDArray[np.bool_] | None = None
-        """[rows joined] those that stand for another peer since; None: none does."""
+        self._steady = Steady()
+        self._ends = ends.Ends(count, places)
+        self._pairs = self._ends.pairs
+        self._reporter = _NOWHERE
         self._amount = Mean()
         self._sent, self._nic_sent, self._rdma_sent = Mean(), Mean(), Mean()
         self._jobs: Jobs | None = None
@@ -145,7 +140,7 @@ class Traffic:
         peers, nccl = self._tables.get("peer"), self._tables.get("nccl")
         moved = self._join(peers, now) if peers is not None else False
         scoped = self._scope(jobs, moved=moved)
-        large = len(self._keys) >= LARGE
+        large = len(self._ends.keys) >= ends.LARGE
         if large and now - self._at < LARGE_SECONDS - 0.05 and not (moved or scoped):
             self._seldom(now)
             return
@@ -173,23 +168,9 @@ class Traffic:
 
     def _join(self, peers: Table, now: float) -> bool:
         """Find the nodes behind the peers' addresses; returns whether the pairs are others now."""
-        if peers.listed != self._peers_listed:
-            self._peers_listed, before = peers.listed, len(self._keys)
-            same = peers.keys[:before] == self._keys
-            self._others = None if same else np.fromiter(map(ne, peers.keys, self._keys), np.bool_, before)
-        if peers.rows > LARGE and now - self._joined < JOIN_SECONDS:
+        if not self._ends.join(peers, now, lambda: self._read(self._rates(now)[0], now)):
             return False
-        places, same = self._places(), self._others is None
-        if places is self._place and same and len(self._keys) == peers.rows:
-            return False
-        self._joined, self._place, count = now, places, len(self._nodes)
-        peer = np.full(peers.rows, count, np.intp)
-        places = places[: peers.rows]
-        peer[: len(places)] = np.where(places < 0, count, places)
-        if same and len(peer) == len(self._peer) and np.array_equal(peer, self._peer):
-            return False
-        self._keys, self._peer, self._others = list(peers.keys), peer, None
-        old, self._pairs = self._pairs, traffic_flows.pair_up(peers.node[: peers.rows].astype(np.intp), peer, count)
+        old, self._pairs = self._pairs, self._ends.pairs
         self._reporter = peers.node[self._pairs.rows].astype(np.intp)
         self._amount.move(old.codes, self._pairs.codes, _left(old, self._pairs))
         self._flow = np.nan_to_num(self._amount.value)
@@ -205,6 +186,7 @@ class Traffic:
             self._jobs = jobs
             self._scopes = scopes(self._nodes, jobs)
             self._hangs.forget()
+            self._steady.keep({one.key for one in self._scopes})
             self._loose = [self._out_of_racks(one) for one in self._scopes]
         if changed or moved:
             self._members = Members(self._scopes, len(self._nodes))
@@ -254,10 +236,10 @@ class Traffic:
         if fresh is None:
             fresh = peers.fresh(now, self._freshness) & peers.present[: peers.rows]
         # Rows that are newer than the last join have no pair yet, and those that are another's now have a wrong one.
-        known = fresh[: len(self._peer)]
-        if self._others is not None:
-            known = known & ~self._others
-        sent, received = (peers.columns.col(name)[: len(self._peer)]
+        known = fresh[: len(self._ends.peer)]
+        if self._ends.others is not None:
+            known = known & ~self._ends.others
+        sent, received = (peers.columns.col(name)[: len(self._ends.peer)]
                           for name in ("transmit_bytes_per_second", "receive_bytes_per_second"))
         if known.all():
             return sent, received
@@ -292,8 +274,8 @@ class Traffic:
         told = sent[rows]
         # Of connections that were there before the probe only the second look can tell: until then there is no sum.
         awaited = np.isnan(told) & peers.present[rows]
-        if self._others is not None:
-            awaited &= ~self._others[rows]
+        if self._ends.others is not None:
+            awaited &= ~self._ends.others[rows]
         whole = read & (np.bincount(self._reporter[awaited], minlength=count)[:count] == 0)
         return np.where(whole, np.bincount(self._reporter, known_or_zero(told), count)[:count], np.nan)
 
@@ -311,7 +293,8 @@ class Traffic:
             traffic_flows.sums(self._by_rack, flow), traffic_flows.sums(self._by_spine, flow),
             self._members.add(read, self._sent.update(by_node, now), nic, self._rdma_sent.update(past, now)),
             self._hangs, {one.name: one for one in leaves}, self._nccl_flows(nic), self._rack, bool(self._racks),
-            FLOOR_BYTES_PER_SECOND)
+            FLOOR_BYTES_PER_SECOND, self._steady)
+        self._steady.now = now
         self._rows.keep([one.key for one in self._scopes] + [f"leaf/{one.name}" for one in leaves])
         found = [decide(one, number, evidence) for number, one in enumerate(self._scopes)]
         # Of a large table there are other ticks for it, as long as there are ticks between.
@@ -329,7 +312,7 @@ class Traffic:
         self._listed_at = now
         sent = self._rates(now)[0] if sent is None else sent
         self._listed = self._talkers.update(
-            self._pairs, self._crosses_rack, self._flow, self._latency, (self._keys, self._peer), sent)
+            self._pairs, self._crosses_rack, self._flow, self._latency, (self._ends.keys, self._ends.peer), sent)
 
     def _time(self, now: float, sent: Floats | None = None, received: Floats | None = None) -> None:
         """Work out round trips and jitter."""
@@ -395,22 +378,23 @@ class Traffic:
             put(row, "fabric_spine_ratio", ratio if one.meter == "fabric" else None, one.why)
             put(row, "share_ratio", ratio, one.why)
             put(row, "judged_ratio", None, "judged by job or group")
-            for name, value in (("uplink_imbalance_ratio", one.imbalance), ("uplink_load_ratio", one.load),
-                                ("host_in_bytes_per_second", one.host_in), ("uplink_discards_per_second", one.discards),
-                                ("uplink_out_bytes_per_second", one.uplink_out),
-                                ("uplink_pause_frames_per_second", one.pause)):
-                put(row, name, value, one.why)
+            for name, value, reason in (
+                ("uplink_imbalance_ratio", one.imbalance, ""), ("uplink_load_ratio", one.load, ""),
+                ("host_in_bytes_per_second", one.host_in, ""), ("uplink_out_bytes_per_second", one.uplink_out, ""),
+                ("uplink_discards_per_second", one.discards, one.discards_why),
+                ("uplink_pause_frames_per_second", one.pause, one.pause_why)):
+                put(row, name, value, reason or one.why)
             read_now = bool(one.uplinks)
             put(row, "uplinks", float(len(one.uplinks)) if read_now else None, one.why)
             up_known = [link for link in one.uplinks if link.up is not None]
             if one.doubtful and not one.down:
-                put(row, "uplinks_down", None, f"it is not known whether {one.doubtful[0]} is still down")
+                put(row, "uplinks_down", None, one.doubtful[0])
             else:
                 put(row, "uplinks_down", float(len(one.down)) if up_known else None, one.why)
             attrs: dict[str, Attr] = {
                 "kind": "leaf", "name": one.name, "definition": traffic.THROUGH_SPINE, "meter": one.meter,
-                "why": one.why, "uplink": one.busiest, "down": list(one.down),
-                "unknown_ports": list(one.unknown_ports[:STRANGERS])}
+                "why": one.why, "uplink": one.busiest, "fullest": one.fullest, "down": list(one.down),
+                "dark": list(one.dark), "unknown_ports": list(one.unknown_ports[:STRANGERS])}
             self._rows.say(f"leaf/{one.name}", attrs)
             touched.append((row, stamps.get(one.name, stamps["scopes"])))
         if cells:
@@ -471,7 +455,7 @@ class Traffic:
         self.picture = TrafficPicture(
             now, self._sentences(leaves, read), self._racks, np.where(seen, whole[:racks, :racks], np.nan), unplaced,
             nodes, told, *self._listed, self._meters(leaves, read), leaves, dict(self._rows.of),
-            self._latency.worst_peer, self._peer)
+            self._latency.worst_peer, self._ends.peer)
 
     def _meters(self, leaves: tuple[LeafPicture, ...], read: NDArray[np.bool_]) -> tuple[Meter, ...]:
         count = len(self._nodes)

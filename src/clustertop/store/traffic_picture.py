@@ -98,7 +98,18 @@ class LeafPicture:
     why: str = ""
     busiest: str = ""
     doubtful: tuple[str, ...] = ()
-    """Uplinks that were down when their state was last known, and it is not known now."""
+    """Of uplinks that were down when their state was last known, or are no longer reported: what is not known now."""
+    dark: tuple[str, ...] = ()
+    """Uplinks that are down, and were not seen up since the console began."""
+    discards_why: str = ""
+    """Which uplinks do not tell, where others do; then there is no sum."""
+    pause_why: str = ""
+    fullest: str = ""
+    """The uplink that ``imbalance`` is of: by what goes out."""
+    unplaced: float = 0.0
+    """Bytes per second by ports in a role that nobody knows, the busier way."""
+    dropping: tuple[tuple[str, str, float], ...] = ()
+    """Host ports that drop packets: name, who hangs there by LLDP or the alias, how many a second; most first."""
 
 
 def _none() -> NDArray[np.float64]:

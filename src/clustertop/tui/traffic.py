@@ -358,11 +358,18 @@ def leaf_lines(picture: Picture, row: int, glyphs: Glyphs, wide: int) -> list[Li
         ("from its hosts", value(table, "host_in_bytes_per_second", row)),
         ("to the spines", value(table, "uplink_out_bytes_per_second", row)),
         ("uneven", value(table, "uplink_imbalance_ratio", row)),
-        ("drops", value(table, "uplink_discards_per_second", row)),
-        ("pause frames", value(table, "uplink_pause_frames_per_second", row)),
+        ("uplinks drop", explained(table, "uplink_discards_per_second", row)),
+        ("pause frames", explained(table, "uplink_pause_frames_per_second", row)),
     ], wide)
     if leaf.down:
         out.append(((f"   down: {', '.join(leaf.down)}", "critical"),))
+    if leaf.dark:
+        out.append(((f"   down, and not seen up since the console began: {fold(leaf.dark)}", "warning"),))
+    out += [((f"   ? {one}", "unknown"),) for one in leaf.doubtful]
+    if leaf.dropping:
+        words = ", ".join(f"{port} ({who}) {_number(lost, '/s')}" if who else f"{port} {_number(lost, '/s')}"
+                          for port, who, lost in leaf.dropping)
+        out += [((f"   {line}", "warning"),) for line in wrap(f"host ports that drop: {words}", max(wide - 4, 20))]
     if leaf.unknown_ports:
         words = f"no rate, or a role that nobody knows: {fold(leaf.unknown_ports)}"
         out += [((f"   {line}", "warning"),) for line in wrap(words, max(wide - 4, 20))]

@@ -207,7 +207,10 @@ class TrafficPane(Pane):
         down, of = table.value("uplinks_down", row), table.value("uplinks", row)
         if down is None or of is None:
             return ("?", "unknown")
-        return (f"{down:.0f}/{of:.0f}", "critical" if down else "text")
+        # Those that were never seen up raise nothing, and are down all the same.
+        dark = table.attrs[row].get("dark")
+        never = len(dark) if isinstance(dark, list) else 0
+        return (f"{down + never:.0f}/{of:.0f}", "critical" if down else "warning" if never else "text")
 
     # -- drawing -------------------------------------------------------------------------------------------------
 

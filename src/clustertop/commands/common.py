@@ -117,14 +117,17 @@ class Notes:
 
 
 def run_async(main: Coroutine[object, object, int]) -> int:
-    """Run *main* to its end; a fleet too large for this process's limits is one sentence and status 3."""
+    """Run *main* to its end, also where a signal ends it; a fleet too large for this process is status 3."""
+    from clustertop.commands.ending import orderly
     from clustertop.poll.fleet import DescriptorLimitError
     from clustertop.session import run
 
     try:
-        return run(main)
+        return run(orderly(main))
     except DescriptorLimitError as error:
         return refuse(error)
+    finally:
+        main.close()  # where it has not come to its first line
 
 
 def refuse(error: object) -> int:

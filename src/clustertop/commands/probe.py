@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,9 +43,5 @@ def run(args: argparse.Namespace) -> int:
     text = loop.Probe(settings).once().decode("ascii")
     if args.pretty:
         text = json.dumps(json.loads(text), indent=2) + "\n"
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.stdout.write(text)
     return 0

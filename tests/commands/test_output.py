@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bmc.server import PASSWORD, USER, Certificates, RedfishServer, node_tree
+from clustertop import cli
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,6 +138,18 @@ class TestClosedDescriptors:
             done = sh(f"$CT rules -c {config} --json {closed}")
             assert (done.returncode, done.stderr) == (0, "")
             assert json.loads(done.stdout)["nodes"] == 1
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (("rules", "--state", "/dev/null"), "--state /dev/null: is no regular file; name one, or none to keep nothing"),
+    (("rules", "--hosts-file", "/dev/zero"), "/dev/zero: the hosts file cannot be read: File too large"),
+    (("topology", "--order", "/dev/zero"), "/dev/zero: cannot be read: File too large"),
+], ids=str)
+def test_what_is_no_such_file_is_one_sentence(
+    arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+    assert (cli.main(arguments), capsys.readouterr().err) == (3, f"clustertop: {words}\n")
 
 
 class TestSignals:

@@ -94,11 +94,16 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
 
 
 def _state(wanted: str | None, loaded: Loaded, default_path: Callable[[Path], Path]) -> Path | None:
-    """Where the state is kept: as asked for; else, for the fleet of a config, in its usual place."""
+    """Where the state is kept: as asked for; else, for the fleet of a config, its usual place. Raises ConfigError."""
     from pathlib import Path
 
+    from clustertop.config import ConfigError
+    from clustertop.files import is_other
+
     if wanted:
-        return None if wanted == "none" else Path(wanted).expanduser()
+        if is_other(path := Path(wanted).expanduser()):
+            raise ConfigError("is no regular file; name one, or none to keep nothing", file=f"--state {wanted}")
+        return None if wanted == "none" else path
     return default_path(loaded.path) if loaded.path is not None else None
 
 

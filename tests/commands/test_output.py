@@ -16,6 +16,7 @@ import pytest
 
 from bmc.server import PASSWORD, USER, Certificates, RedfishServer, node_tree
 from clustertop import cli
+from clustertop.commands import console
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,6 +151,16 @@ def test_what_is_no_such_file_is_one_sentence(
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
     assert (cli.main(arguments), capsys.readouterr().err) == (3, f"clustertop: {words}\n")
+
+
+@pytest.mark.parametrize("arguments", [(), ("demo", "--nodes", "1")], ids=str)
+def test_a_console_whose_recording_cannot_be_begun_says_so(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+    monkeypatch.setattr(console, "no_terminal", lambda: False)
+    assert cli.main([*arguments, "--record", "/nonexistent/x"]) == 3
+    assert capsys.readouterr().err == "clustertop: /nonexistent/x cannot be written: No such file or directory\n"
 
 
 class TestSignals:

@@ -268,7 +268,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert clustertop("config", "check", **environ).stdout.startswith("ok: no config file")
     assert clustertop("config", "init", **environ).stdout == f"wrote {path}\n"
     again = clustertop("config", "init", **environ)
-    assert again.returncode == 1
+    assert again.returncode == 3
     assert "exists and is left as it is" in again.stderr
     assert path.read_text("utf-8") == template()
     assert clustertop("config", "check", **environ).stdout.startswith(f"ok: {path}, no nodes")

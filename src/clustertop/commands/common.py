@@ -122,14 +122,18 @@ class Notes:
 
 
 def run_async(main: Coroutine[object, object, int]) -> int:
-    """Run *main* to its end, also where a signal ends it; a fleet too large for this process is status 3."""
+    """Run *main* to its end, also where a signal ends it.
+
+    A fleet too large for this process, and a recording that cannot be begun, are one sentence and status 3.
+    """
     from clustertop.commands.ending import orderly
     from clustertop.poll.fleet import DescriptorLimitError
+    from clustertop.record import RecordingError
     from clustertop.session import run
 
     try:
         return run(orderly(main))
-    except DescriptorLimitError as error:
+    except (DescriptorLimitError, RecordingError) as error:
         return refuse(error)
     finally:
         main.close()  # where it has not come to its first line

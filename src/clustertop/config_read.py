@@ -117,7 +117,7 @@ def read_toml(path: Path, *, needed: bool) -> tuple[dict[str, Any] | None, dict[
         raise ConfigError("is not TOML that can be read: it is nested too deeply", file=file) from None
     for key, found in _orders(values):
         message = f"holds the control character U+{ord(found):04X}, which no terminal may be given; take it out"
-        raise ConfigError(message, file=file, key=clean(key, 200), line=lines.get(key))
+        raise ConfigError(message, file=file, key=clean(key, 200), line=lines.get(key, 0))
     return values, lines
 
 

@@ -60,7 +60,8 @@ class TransitionLog:
                 failed = error
         if failed is not None and self._waiting:
             lost = f", {self.lost} are lost" if self.lost else ""
-            self.note = f"{self.path} cannot be written ({failed.strerror}): {len(self._waiting)} transitions wait{lost}"
+            left = f"{len(self._waiting)} transitions wait{lost}"
+            self.note = f"{self.path} cannot be written ({failed.strerror}): {left}"
 
     def _ours(self) -> bool:
         """Whether no other console writes the log."""

@@ -332,3 +332,12 @@ def test_what_a_terminal_would_take_as_an_order_is_refused(tmp_path: Path, text:
         load(write(tmp_path, text))
     assert error.value.key == key
     load(write(tmp_path, '[rules.gpu_ecc]\ntitle = "\u26a0\ufe0f m\u00fcde\\n\\ttwo"\n'))
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ('[poll]\n[[notify.hook]]\ncommand = "x"\n', "line 2: notify.hook must be text in quotes"),
+    ('[poll]\n[expect."@r1"]\ngpus = 8\n', "line 2: expect must be a list of tables"),
+])
+def test_what_has_a_line_only_below_it_is_told_with_that(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        load(write(tmp_path, text))

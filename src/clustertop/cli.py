@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import io
-import os
 import sys
 from typing import TYPE_CHECKING
 
 from clustertop import __version__
+from clustertop.commands import output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,19 +67,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     command = arguments.pop(0) if arguments and arguments[0] in COMMANDS else None
-    # What the output's encoding does not have becomes a question mark, not an end in the middle of a table.
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
-    options = parser(command).parse_args(arguments)
     try:
-        return int(_load(command or "console").run(options))
+        with output.whole():
+            options = parser(command).parse_args(arguments)
+            return int(_load(command or "console").run(options))
+    except output.OutputError as error:
+        if error.words and sys.stderr is not None:
+            sys.stderr.write(f"clustertop: {error.words}\n")
+        return error.status
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        # The reader of our output is gone; nothing more can be said, and the interpreter must not try.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 141
 
 
 if __name__ == "__main__":

@@ -415,6 +415,8 @@ class Loaded:
         """Return the error that says *message* about *key*, with its place."""
         where = self.given.get(key) or (str(self.path) if self.path else "")
         line, above = self.line(key), key
+        if not line and key not in self.given:  # only what is below it has a line: [[a.b]], [a.b."c"]
+            line = min((at for name, at in self.lines.items() if name.startswith((f"{key}.", f"{key}["))), default=0)
         while not line and above and key not in self.given:
             above = parent(above)
             line = self.line(above)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from clustertop.text import clean
+from clustertop.text import clean, order
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -110,11 +110,30 @@ def read_toml(path: Path, *, needed: bool) -> tuple[dict[str, Any] | None, dict[
         raise ConfigError("is not UTF-8 text; save it as UTF-8", file=file, line=line) from None
     lines = dict(reversed(list(key_lines(text))))
     try:
-        return tomllib.loads(text), lines
+        values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _not_toml(str(error), text, file) from None
     except RecursionError:
         raise ConfigError("is not TOML that can be read: it is nested too deeply", file=file) from None
+    for key, found in _orders(values):
+        message = f"holds the control character U+{ord(found):04X}, which no terminal may be given; take it out"
+        raise ConfigError(message, file=file, key=clean(key, 200), line=lines.get(key, 0))
+    return values, lines
+
+
+def _orders(value: object, path: str = "") -> Iterator[tuple[str, str]]:
+    """The keys whose name or text holds a control character, and that."""
+    if isinstance(value, dict):
+        for name, one in value.items():
+            key = f"{path}.{dotted(name)}" if path else dotted(name)
+            if found := order(name):
+                yield key, found
+            yield from _orders(one, key)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _orders(one, path)
+    elif isinstance(value, str) and (found := order(value)):
+        yield path, found
 
 
 def _not_toml(message: str, text: str, file: str) -> ConfigError:

@@ -155,7 +155,8 @@ def _keys(place: Place) -> Answer | None:
     bad: list[str] = []
     for file in _key_files(place.settings):
         try:
-            content = file.read_bytes()[:65536]
+            with file.open("rb") as stream:
+                content = stream.read(65536)
         except OSError as error:
             bad.append(f"{file} ({error.strerror})")
             continue

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from clustertop.config import PER_POLL, Config, ConfigError, Loaded
 from clustertop.config_read import dotted, nearest
+from clustertop.files import read_bounded
 from clustertop.hosts import MAX_NODES, NotationError, Target, expand, expand_all, expand_names, fold
 from clustertop.model import LOCAL_HOST, NodeInfo
 from clustertop.text import clean
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 
+MAX_HOSTS_FILE = 16 << 20
 _STRANGE = "has nodes that are not in the inventory"
 
 
@@ -150,7 +152,7 @@ def read_hosts_file(path: str | Path) -> list[tuple[int, str]]:
     """
     file = Path(path).expanduser()
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = read_bounded(file, MAX_HOSTS_FILE).decode("utf-8-sig")
     except OSError as error:
         raise InventoryError(f"the hosts file cannot be read: {error.strerror}", file=str(file)) from None
     except UnicodeDecodeError:

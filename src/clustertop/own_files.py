@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from clustertop.files import is_other
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,8 +36,10 @@ def write_whole(path: Path, data: bytes) -> None:
     """Put *data* in place of *path*, readable by its owner alone, or leave what is there. To be called under a lock.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: it cannot be written, or what is there is no regular file: that is never moved away.
     """
+    if is_other(path):
+        raise OSError(errno.EINVAL, "no regular file", str(path))
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:

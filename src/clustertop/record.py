@@ -152,6 +152,8 @@ class Recorder:
         self._flush()
         if self.failed:
             self.close()
+            if not force:  # it is ours and empty, and would be in the way of the next try
+                self.path.unlink(missing_ok=True)
             raise RecordingError(self.note)
 
     def __enter__(self) -> Self:

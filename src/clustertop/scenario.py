@@ -26,12 +26,12 @@ cannot be read. What is behind a transition in brackets: ``(quiet)``, nobody has
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from clustertop.core import Core
+from clustertop.files import read_bounded
 from clustertop.hosts import NotationError, expand_names
 from clustertop.memory import Devices
 from clustertop.model import LinkEvent, LinkState, NodeInfo
@@ -46,6 +46,7 @@ from clustertop.wire.frame import GroupPart, Row, decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from clustertop.model import Attr, Transition
     from clustertop.probe.frames import Cell
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
 ZERO = 1000.0
 """Our clocks at second 0; the node's is half of it."""
+MAX_BYTES = 16 << 20
 MOST_SECONDS = 100_000
 GROUP_OF = {"gpu": "gpu", "pcie": "pcie", "port": "rdma", "node": "host", "net": "host", "link": "net", "disk": "disk",
             "screen": "screen", "nccl": "nccl", "peer": "sockets"}
@@ -183,7 +185,7 @@ class ScenarioError(ValueError):
 def load(path: str | Path) -> Scenario:
     """Read a scenario. Raises ScenarioError."""
     try:
-        made = msgspec.toml.decode(Path(path).read_bytes(), type=Scenario)
+        made = msgspec.toml.decode(read_bounded(path, MAX_BYTES), type=Scenario)
         _checked(made)
     except OSError as error:
         raise ScenarioError(f"{path} cannot be read: {error.strerror}") from None

@@ -8,12 +8,14 @@ cannot be read is set aside with a note and never silently replaced.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import time
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 
+from clustertop.files import is_other, read_bounded
 from clustertop.model import Attr  # noqa: TC001 - msgspec reads it at run time
 from clustertop.own_files import locked, state_folder, write_whole
 from clustertop.rules.hands import Ack, Silence, drop_key
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 VERSION = 1
+MAX_BYTES = 1 << 28
 DROPPED_SECONDS = 30 * 86400.0
 """So long it is remembered that something was taken back."""
 
@@ -94,7 +97,7 @@ class StateFile:
         A damaged file is put *aside*, so that a new one can be written; where nothing will be, it is left.
         """
         try:
-            raw = self.path.read_bytes()
+            raw = self._read()
             self._stamp = self._now()
         except FileNotFoundError:
             return State()
@@ -126,6 +129,8 @@ class StateFile:
         Raises:
             StateError: it cannot be written.
         """
+        if is_other(self.path):
+            raise StateError(f"{self.path}: is no regular file and stays as it is; nothing outlives this run")
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with locked(self.path.with_name(f"{self.path.name}.lock")):
@@ -136,9 +141,14 @@ class StateFile:
             raise StateError(f"{self.path}: cannot be written ({error.strerror}); nothing outlives this run") from None
         return merged
 
+    def _read(self) -> bytes:
+        if is_other(self.path):
+            raise OSError(errno.EINVAL, "no regular file", str(self.path))
+        return read_bounded(self.path, MAX_BYTES)
+
     def _other(self) -> State:
         try:
-            return msgspec.json.decode(self.path.read_bytes(), type=State)
+            return msgspec.json.decode(self._read(), type=State)
         except (OSError, msgspec.MsgspecError):
             return State()
 

@@ -17,6 +17,14 @@ _HOSTILE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202f\u2060-\u206f\u3164"
     "\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
 )
+# Of these what is never part of a word: controls but for tab and line ends, separators, changes of direction.
+_ORDER = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+
+def order(value: str) -> str:
+    """The first character of *value* that a terminal may take as an order and draws nothing of; empty: none."""
+    found = _ORDER.search(value)
+    return found[0] if found else ""
 
 
 def clean(value: str | bytes, limit: int = MAX_TEXT) -> str:

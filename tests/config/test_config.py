@@ -268,7 +268,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert clustertop("config", "check", **environ).stdout.startswith("ok: no config file")
     assert clustertop("config", "init", **environ).stdout == f"wrote {path}\n"
     again = clustertop("config", "init", **environ)
-    assert again.returncode == 1
+    assert again.returncode == 3
     assert "exists and is left as it is" in again.stderr
     assert path.read_text("utf-8") == template()
     assert clustertop("config", "check", **environ).stdout.startswith(f"ok: {path}, no nodes")
@@ -319,3 +319,25 @@ def test_a_web_hooks_token_is_not_shown(tmp_path: Path, said: str, shown: str) -
     assert f'webhook = "{shown}"' in show(loaded)
     assert json.loads(as_json(loaded))["values"]["notify.webhook"]["value"] == shown
     assert "s3cret" not in show(loaded) + as_json(loaded)
+
+
+@pytest.mark.parametrize(("text", "key"), [
+    ('[racks]\n"r\\u001b[31m1" = "gpu1"\n', 'racks."r[31m1"'),
+    ('[groups]\ng = "gpu\\u009b1"\n', "groups.g"),
+    ('[rules.gpu_ecc]\ntitle = "a\\u202eb"\n', "rules.gpu_ecc.title"),
+    ('[nccl]\nlogs = ["/a", "/b\\u0007"]\n', "nccl.logs"),
+])
+def test_what_a_terminal_would_take_as_an_order_is_refused(tmp_path: Path, text: str, key: str) -> None:
+    with pytest.raises(ConfigError, match=r"holds the control character U\+[0-9A-F]{4}, which no terminal") as error:
+        load(write(tmp_path, text))
+    assert error.value.key == key
+    load(write(tmp_path, '[rules.gpu_ecc]\ntitle = "\u26a0\ufe0f m\u00fcde\\n\\ttwo"\n'))
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ('[poll]\n[[notify.hook]]\ncommand = "x"\n', "line 2: notify.hook must be text in quotes"),
+    ('[poll]\n[expect."@r1"]\ngpus = 8\n', "line 2: expect must be a list of tables"),
+])
+def test_what_has_a_line_only_below_it_is_told_with_that(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        load(write(tmp_path, text))

@@ -279,6 +279,19 @@ class TestLog:
         kinds = [json.loads(line)["kind"] for line in (tmp_path / "alerts.ndjson").read_text().splitlines()]
         assert kinds == ["raised", "cleared"]
 
+    async def test_without_its_lock_nothing_is_written_and_the_note_says_why(self, tmp_path: Path) -> None:
+        path = tmp_path / "alerts.ndjson"
+        lock = path.with_name("alerts.ndjson.lock")
+        lock.mkdir()
+        log = TransitionLog(path, 10_000, 1)
+        log.tell([RAISED])
+        assert log.note == f"{path} cannot be written (Is a directory): 1 transitions wait"
+        assert not path.exists()
+        lock.rmdir()
+        log.tell([CLEARED])
+        await log.close()
+        assert self.lines(path) == ["a1", "a1"]
+
     async def test_what_could_not_be_written_is_written_later(self, tmp_path: Path) -> None:
         path = tmp_path / "alerts.ndjson"
         path.mkdir()

@@ -235,11 +235,11 @@ def test_command_prints_one_complete_frame(node: trees.NodeTree, capsys: pytest.
 
 
 def test_command_refuses_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.run(arguments("--once", "--root", str(tmp_path / "no"))) == 2
+    assert command.run(arguments("--once", "--root", str(tmp_path / "no"))) == 3
     assert "--root" in capsys.readouterr().err
-    assert command.run(arguments("--once", "--nvml", str(tmp_path / "no.so"))) == 2
+    assert command.run(arguments("--once", "--nvml", str(tmp_path / "no.so"))) == 3
     assert "--nvml" in capsys.readouterr().err
-    assert command.run(arguments("--pretty")) == 2
+    assert command.run(arguments("--pretty")) == 3
     assert "--once" in capsys.readouterr().err
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -211,6 +212,16 @@ class TestStops:
     def test_a_full_disk_at_the_start_is_one_sentence(self) -> None:
         with pytest.raises(RecordingError, match=r"^recording stopped: /dev/full cannot be written: No space left"):
             Recorder("/dev/full", plan(), force=True)
+
+    def test_one_that_cannot_be_begun_leaves_no_file_in_the_way(self, tmp_path: Path) -> None:
+        path, (soft, hard) = tmp_path / "flight.ct", resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+        try:
+            with pytest.raises(RecordingError, match="cannot be written: File too large"):
+                Recorder(path, plan())
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert not path.exists()
 
     def test_a_full_disk_later_ends_the_recording_and_not_the_session(self, tmp_path: Path) -> None:
         path = tmp_path / "full.ct"

@@ -53,6 +53,16 @@ class TestFile:
         file.save(STATE)
         assert StateFile(file.path).load() == STATE
 
+    def test_what_is_no_regular_file_stays_as_it_is(self, tmp_path: Path) -> None:
+        file = StateFile(tmp_path / "pipe")
+        os.mkfifo(file.path)
+        assert file.load() == State()
+        assert file.note.startswith(f"{file.path}: cannot be read (no regular file)")
+        with pytest.raises(StateError, match="is no regular file and stays as it is"):
+            file.save(STATE)
+        assert [one.name for one in tmp_path.iterdir()] == ["pipe"]
+        assert stat.S_ISFIFO(file.path.stat().st_mode)
+
     def test_a_file_that_cannot_be_written_is_one_sentence_and_leaves_the_old_one(self, tmp_path: Path) -> None:
         file = StateFile(tmp_path / "state.json")
         file.save(STATE)

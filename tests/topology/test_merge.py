@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from clustertop.model import NodeInfo
-from clustertop.signals.traffic import rack_share, spine_share
 from clustertop.sources import topology_groups, topology_ib, topology_lldp_json, topology_lldp_snmp, topology_slurm
 from clustertop.sources.facts import Fact, Link, Reading
 from clustertop.topology import OffRail, Topology, merge, placed
+from flowshares import rack_share, spine_share
 from traffic.shared import needs_shared, sample
 
 NODES = tuple(NodeInfo(f"g{number}") for number in range(1, 5))
@@ -42,7 +42,7 @@ def test_two_sources_that_differ_leave_the_rack_unknown_and_are_both_named() -> 
     assert {claim.value: claim.sources for claim in doubt.claims} == {"r1": ("csv, line 1",), "r2": ("netbox, line 1",)}
     assert found.racks == {"g2": "r1"}
     share = rack_share([("g1", "g2", 5.0), ("g2", "g2", 1.0)], found.racks)
-    assert (share.ratio, share.unplaced) == (None, ("g1",))
+    assert (share.ratio, share.unplaced_bytes) == (None, 5.0)
 
 
 def test_the_inventory_goes_before_every_source_and_the_difference_is_said() -> None:

@@ -94,11 +94,16 @@ def load_plan(args: argparse.Namespace) -> tuple[Plan, Loaded]:
 
 
 def _state(wanted: str | None, loaded: Loaded, default_path: Callable[[Path], Path]) -> Path | None:
-    """Where the state is kept: as asked for; else, for the fleet of a config, in its usual place."""
+    """Where the state is kept: as asked for; else, for the fleet of a config, its usual place. Raises ConfigError."""
     from pathlib import Path
 
+    from clustertop.config import ConfigError
+    from clustertop.files import is_other
+
     if wanted:
-        return None if wanted == "none" else Path(wanted).expanduser()
+        if is_other(path := Path(wanted).expanduser()):
+            raise ConfigError("is no regular file; name one, or none to keep nothing", file=f"--state {wanted}")
+        return None if wanted == "none" else path
     return default_path(loaded.path) if loaded.path is not None else None
 
 
@@ -117,14 +122,21 @@ class Notes:
 
 
 def run_async(main: Coroutine[object, object, int]) -> int:
-    """Run *main* to its end; a fleet too large for this process's limits is one sentence and status 3."""
+    """Run *main* to its end, also where a signal ends it.
+
+    A fleet too large for this process, and a recording that cannot be begun, are one sentence and status 3.
+    """
+    from clustertop.commands.ending import orderly
     from clustertop.poll.fleet import DescriptorLimitError
+    from clustertop.record import RecordingError
     from clustertop.session import run
 
     try:
-        return run(main)
-    except DescriptorLimitError as error:
+        return run(orderly(main))
+    except (DescriptorLimitError, RecordingError) as error:
         return refuse(error)
+    finally:
+        main.close()  # where it has not come to its first line
 
 
 def refuse(error: object) -> int:

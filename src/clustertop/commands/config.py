@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what *args* say. Returns 0, 1 for a file that cannot be written, 3 for a bad config."""
+    """Do what *args* say. Returns 0, or 3 for a bad config and for a file that cannot be written."""
     from clustertop.config import BAD_CONFIG, ConfigError
 
     try:
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 def _init(output: str | None) -> int:
     from pathlib import Path
 
-    from clustertop.config import default_path
+    from clustertop.config import BAD_CONFIG, default_path
     from clustertop.config_text import template
 
     if output == "-":
@@ -69,7 +69,7 @@ def _init(output: str | None) -> int:
         print(f"wrote {path}")
         return 0
     print(f"clustertop: {message}", file=sys.stderr)
-    return 1
+    return BAD_CONFIG
 
 
 def _check(file: str | None) -> int:

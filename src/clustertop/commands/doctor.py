@@ -37,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
     import os
 
+    from clustertop.commands.ending import orderly
     from clustertop.config import BAD_CONFIG, ConfigError, load
     from clustertop.doctor import Place, a_terminal, exit_status, find
     from clustertop.inventory import resolve
@@ -59,11 +60,11 @@ def run(args: argparse.Namespace) -> int:
     if look:
         from clustertop.doctor_node import examine
 
-        findings += asyncio.run(examine(inventory, settings))
+        findings += asyncio.run(orderly(examine(inventory, settings)))
         if site.devices:
             from clustertop.doctor_device import examine as examine_devices
 
-            findings += asyncio.run(examine_devices(site.devices))
+            findings += asyncio.run(orderly(examine_devices(site.devices)))
     if args.json:
         _print_json(findings)
     else:

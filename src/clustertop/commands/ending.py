@@ -9,12 +9,64 @@ import select
 import signal
 import stat
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from clustertop.commands import output as out
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
     from clustertop.session import Session
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+Result = TypeVar("Result")
+
+
+def catch(caught: Callable[[int], None]) -> Callable[[], None]:
+    """Call *caught* with its number, in the loop, when a signal asks us to end; returns what lets go of them again.
+
+    Output that waits for a reader that does not read is given up then: nothing else would end it. A SIGHUP that we
+    were started to ignore (``nohup``) stays ignored.
+    """
+    loop = asyncio.get_running_loop()
+    held = [number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+    for number in held:
+        loop.add_signal_handler(number, caught, int(number))
+        # The loop learns of it all the same; this one is called where the loop itself waits.
+        signal.signal(number, lambda number, frame: out.interrupt(number))
+
+    def let_go() -> None:
+        for number in held:
+            loop.remove_signal_handler(number)
+
+    return let_go
+
+
+async def orderly(main: Coroutine[object, object, Result]) -> Result:
+    """*main*, which a signal cancels, so that it closes what it opened. The second signal ends us at once.
+
+    Raises:
+        OutputError: with 128 and the signal's number.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    ended = 0
+
+    def caught(number: int) -> None:
+        nonlocal ended
+        ended = number
+        let_go()
+        task.cancel()
+
+    let_go = catch(caught)
+    try:
+        return await main
+    except asyncio.CancelledError:
+        if ended:
+            raise out.OutputError(128 + ended) from None
+        raise
+    finally:
+        let_go()
 
 
 def _pipe() -> int | None:
@@ -48,8 +100,7 @@ async def until_ended(
         if not ended.done():
             ended.set_result(128 + number)
 
-    for number in SIGNALS:
-        loop.add_signal_handler(number, caught, int(number))
+    let_go = catch(caught)
     pipe = _pipe() if output else None
     if pipe is not None:
         loop.add_reader(pipe, lambda: caught(signal.SIGPIPE) if _closed(pipe) else None)
@@ -62,6 +113,5 @@ async def until_ended(
         stopping.cancel()
         if pipe is not None:
             loop.remove_reader(pipe)
-        for number in SIGNALS:
-            loop.remove_signal_handler(number)
+        let_go()
         ended.cancel()

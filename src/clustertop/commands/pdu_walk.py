@@ -54,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
     """Read the device and print it; returns the exit status."""
     import asyncio
 
+    from clustertop.commands.ending import orderly
     from clustertop.sources.profile import ProfileError, load, profiles
     from clustertop.sources.secret import SecretError
 
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     except (ProfileError, SecretError, ValueError) as error:
         return refuse(f"pdu-walk: {error}")
     try:
-        return asyncio.run(_main(agent, profile, args))
+        return asyncio.run(orderly(_main(agent, profile, args)))
     except KeyboardInterrupt:
         return 130
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,16 +22,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the probe; return the exit status (2: the arguments make no sense)."""
+    """Run the probe; return the exit status (3: the arguments make no sense)."""
     if args.root and not Path(args.root).is_dir():
         print(f"clustertop probe: --root {args.root}: not a directory", file=sys.stderr)
-        return 2
+        return 3
     if args.nvml and not Path(args.nvml).is_file():
         print(f"clustertop probe: --nvml {args.nvml}: no such file", file=sys.stderr)
-        return 2
+        return 3
     if args.pretty and not args.once:
         print("clustertop probe: --pretty needs --once", file=sys.stderr)
-        return 2
+        return 3
     # Imported here: the other commands' --help must not wait for it.
     from clustertop.probe import loop
     from clustertop.signals.ethtool_catalogue import patterns
@@ -44,9 +43,5 @@ def run(args: argparse.Namespace) -> int:
     text = loop.Probe(settings).once().decode("ascii")
     if args.pretty:
         text = json.dumps(json.loads(text), indent=2) + "\n"
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.stdout.write(text)
     return 0

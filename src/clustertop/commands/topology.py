@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from clustertop.topology import Claim, Place, Topology
 
 HELP = "where every node hangs: rack, leaves, rail and pod, and which source says so"
+MAX_ORDER = 16 << 20
 NO_MAP = (
     "no rack map, so what crosses racks is unknown. Write [racks] in the config (r1 = \"gpu[001-016]\"), or name a\n"
     "source in [topology]: csv, groups, slurm (with guess_racks = true), lldp, ibnetdiscover"
@@ -69,10 +70,16 @@ def _order(file: str) -> list[str]:
     from pathlib import Path
 
     from clustertop.config import ConfigError
+    from clustertop.files import read_bounded
     from clustertop.signals.traffic import read_hostfile
 
     try:
-        text = sys.stdin.read(1 << 24) if file == "-" else Path(file).expanduser().read_text("utf-8-sig", "replace")
+        if file == "-":
+            text = sys.stdin.read(MAX_ORDER + 1)
+            if len(text) > MAX_ORDER:
+                raise ConfigError(f"is larger than {MAX_ORDER >> 20} MB", file="stdin")
+        else:
+            text = read_bounded(Path(file).expanduser(), MAX_ORDER).decode("utf-8-sig", "replace")
         nodes = read_hostfile(text)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=file) from None

@@ -41,22 +41,27 @@ class TransitionLog:
 
     def tell(self, changes: Sequence[Transition]) -> None:
         """Append *changes*, quiet ones too, and what was left before."""
+        failed: OSError | None = None
         try:
             if not self._ours():
                 return
         except OSError as error:
-            self.note = f"{self.path} cannot be written ({error.strerror})"
+            failed = error
         for change in changes:
             if len(self._waiting) >= QUEUE:
                 self._waiting.popleft()
                 self.lost += 1
             self._waiting.append(json.dumps(transition_object(change), allow_nan=False).encode() + b"\n")
-        try:
-            self._flush()
-        except OSError as error:
-            self._close()
+        if failed is None:
+            try:
+                self._flush()
+            except OSError as error:
+                self._close()
+                failed = error
+        if failed is not None and self._waiting:
             lost = f", {self.lost} are lost" if self.lost else ""
-            self.note = f"{self.path} cannot be written ({error.strerror}): {len(self._waiting)} transitions wait{lost}"
+            left = f"{len(self._waiting)} transitions wait{lost}"
+            self.note = f"{self.path} cannot be written ({failed.strerror}): {left}"
 
     def _ours(self) -> bool:
         """Whether no other console writes the log."""

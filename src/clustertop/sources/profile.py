@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from clustertop.files import read_bounded
 from clustertop.sources.oids import Pattern, oid, under
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ SYS_NAME: Oid = (1, 3, 6, 1, 2, 1, 1, 5, 0)
 PartKind = Literal["inlet", "phase", "delta", "neutral", "bank", "branch", "outlet"]
 """inlet: all that comes in. phase: one conductor of the input (L1). delta: a load between two conductors (L1-L2), which
 has no breaker. bank, branch: behind a breaker of their own."""
+MAX_BYTES = 1 << 20
 QUANTITIES = ("amps", "volts", "watts", "va", "kwh", "pf", "residual_amps")
 LIMITS = ("rating_amps", "warn_amps", "crit_amps", "warn_watts", "crit_watts")
 LEVELS = ("ok", "off", "warning", "critical", "tripped", "lost", "unknown")
@@ -213,7 +215,7 @@ def load(name: str) -> Profile:
     """The profile called *name*, or that in the file *name* where it ends with ``.toml``. Raises ProfileError."""
     if name.endswith(".toml"):
         try:
-            return parse(Path(name).expanduser().read_text("utf-8"), Path(name).stem)
+            return parse(read_bounded(Path(name).expanduser(), MAX_BYTES).decode("utf-8"), Path(name).stem)
         except (OSError, UnicodeDecodeError) as error:
             raise ProfileError(f"profile {name}: {getattr(error, 'strerror', None) or 'not text in UTF-8'}") from None
     try:

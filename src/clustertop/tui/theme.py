@@ -15,11 +15,13 @@ from rich.style import Style
 from textual.theme import Theme as TextualTheme
 
 import clustertop
+from clustertop.files import read_bounded
 from clustertop.text import clean
 
 ROLES = ("background", "panel", "text", "muted", "accent", "ok", "info", "warning", "critical", "stale", "unknown",
          "cursor")
 STEPS = 8
+MAX_BYTES = 1 << 20
 DEFAULT = "dark"
 _HEX = re.compile(r"#[0-9a-fA-F]{6}")
 _NAMED = frozenset({"default"} | {
@@ -157,7 +159,7 @@ def load(path: Path) -> Theme:
         ThemeError: it cannot be read, is not TOML, lacks a key, or has a colour that is none.
     """
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = tomllib.loads(read_bounded(path, MAX_BYTES).decode("utf-8"))
     except OSError as error:
         raise ThemeError(f"{path}: {error.strerror or 'cannot be read'}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, cast
 import asyncssh
 from asyncssh.config import ConfigParseError, SSHClientConfig
 
+from clustertop.files import read_bounded
 from clustertop.model import LinkState
 from clustertop.wire.transport import LinkFailure
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 SYSTEM_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
+MAX_KNOWN_HOSTS = 64 << 20
 USER_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 
 
@@ -158,7 +160,7 @@ class KnownHosts:
         known = asyncssh.SSHKnownHosts()
         for name in files:
             try:
-                text = Path(name).read_text("utf-8", errors="replace")
+                text = read_bounded(name, MAX_KNOWN_HOSTS).decode("utf-8", errors="replace")
             except OSError:
                 continue
             try:

@@ -21,7 +21,8 @@ from clustertop.doctor_node import NODE_CHECKS, Listener, report
 from clustertop.inventory import Inventory, local_inventory, resolve
 from clustertop.model import NodeInfo
 from clustertop.wire.transport import PollSettings
-from sshd import free_port, keygen, need_sshd, running
+from ports import free_port
+from sshd import keygen, need_sshd, running
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,7 +107,7 @@ def test_a_real_agent_is_asked(tmp_path: Path) -> None:
     path = str(tmp_path / "agent")
     agent = subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not (tmp_path / "agent").exists():
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -119,7 +120,7 @@ def test_a_real_agent_is_asked(tmp_path: Path) -> None:
         assert doctor._agent_keys(place(PollSettings(agent=False), environ=environ))[0] == 0
     finally:
         agent.send_signal(signal.SIGTERM)
-        agent.wait(10)
+        agent.wait(60)
     assert "does not answer" in doctor._agent_keys(place(environ={"SSH_AUTH_SOCK": str(tmp_path / "gone")}))[1]
 
 
@@ -137,7 +138,7 @@ def test_what_is_no_agent(tmp_path: Path) -> None:
         thread = threading.Thread(target=answer)
         thread.start()
         assert "is not an ssh agent" in doctor._agent_keys(place(environ={"SSH_AUTH_SOCK": path}))[1]
-        thread.join(10)
+        thread.join(60)
 
 
 def test_known_hosts_and_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

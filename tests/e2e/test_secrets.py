@@ -21,7 +21,8 @@ from bmc.server import PASSWORD, USER, Certificates, RedfishServer, node_tree
 from bmc.simulator import PASSWORD as SIM_PASSWORD
 from bmc.simulator import USER as SIM_USER
 from bmc.simulator import simulated
-from pdus import AUTH_KEY, OURS, PRIVACY_KEY, USERS, free_port, snmpsim
+from pdus import AUTH_KEY, OURS, PRIVACY_KEY, USERS, snmpsim
+from ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

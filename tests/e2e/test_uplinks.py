@@ -24,7 +24,8 @@ from clustertop.wire.ssh.run import PATH, SshRunner
 from configs import write
 from fabric.sim import TWO_LEVELS
 from fabric.sim import running as simulated
-from pdus import free_port, snmpsim
+from pdus import snmpsim
+from ports import free_udp_port
 from sshd import running
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def switches(folder: Path, port: int) -> str:
 
 
 async def test_counters_of_switches_become_the_share_through_the_spine_and_a_reboot_is_unknown_once(tmp_path: Path) -> None:
-    data, port = recordings(tmp_path / "leaves"), free_port()
+    data, port = recordings(tmp_path / "leaves"), free_udp_port()
     plan = planned(tmp_path, switches(tmp_path, port), 1.0)
     assert [one.name for one in plan.site.devices] == ["leaf1", "leaf2"]
     seen: list[Transition] = []

@@ -12,7 +12,8 @@ from clustertop.clock import SystemClock
 from clustertop.model import LOCAL_HOST, LinkState, NodeInfo, Request
 from clustertop.poll.fleet import Fleet
 from fleets import STANDIN_BODY, Remember, until
-from sshd import free_port, running
+from ports import free_port
+from sshd import running
 
 if TYPE_CHECKING:
     from pathlib import Path

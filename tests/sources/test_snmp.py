@@ -23,7 +23,8 @@ from clustertop.sources import snmp, snmp_message
 from clustertop.sources.oids import oid
 from clustertop.sources.snmp import Agent, Client, SnmpError
 from clustertop.sources.snmp_message import Answer, Community, Key, RefusedError, User, codec
-from pdus import AUTH_KEY, OURS, PRIVACY_KEY, USERS, Snmpsim, free_port, snmprec, snmpsim
+from pdus import AUTH_KEY, OURS, PRIVACY_KEY, USERS, Snmpsim, snmprec, snmpsim
+from ports import free_udp_port
 from snmp_fake import Request, fake, table
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ async def test_a_refusal_of_v3_is_one_sentence_that_names_the_agent_and_no_secre
 
 @pytest.mark.parametrize("restarted", ["boots counted on", "boots gone back", "another engine"])
 async def test_an_engine_that_restarts_is_followed(restarted: str, tmp_path: Path) -> None:
-    port, few = free_port(), tmp_path / "few"
+    port, few = free_udp_port(), tmp_path / "few"
     few.mkdir()
     shutil.copy(OURS / "fs-net-pdu.snmprec", few)
     engine = "80004fb8056c616231"
@@ -345,7 +346,7 @@ async def test_values_of_every_type() -> None:
 
 async def test_a_closed_port_and_an_unknown_name_are_said() -> None:
     with pytest.raises(SnmpError, match="nothing listens at this UDP port"):
-        await Client(Agent("127.0.0.1", Community(Key("x")), free_port(), 0.3, 0)).get([T])
+        await Client(Agent("127.0.0.1", Community(Key("x")), free_udp_port(), 0.3, 0)).get([T])
     with pytest.raises(SnmpError, match=r"nowhere\.invalid: its name is not known"):
         await Client(Agent("nowhere.invalid", Community(Key("x")), 161, 5, 0)).get([T])
 

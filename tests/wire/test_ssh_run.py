@@ -12,7 +12,8 @@ import pytest
 from clustertop.model import LinkState, NodeInfo
 from clustertop.wire.ssh import Dialer
 from clustertop.wire.ssh.run import PATH, SshRunner
-from sshd import Sshd, free_port, running
+from ports import free_port
+from sshd import Sshd, running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -17,7 +17,8 @@ from clustertop.wire.frame import decode
 from clustertop.wire.ssh import Dialer, SshTransport
 from clustertop.wire.transport import LinkFailure, PollSettings
 from fleets import STANDIN_BODY, Remember, pack_probe, until
-from sshd import Sshd, free_port, keygen, running
+from ports import free_port
+from sshd import Sshd, keygen, running
 from tools import need
 
 if TYPE_CHECKING:

@@ -122,7 +122,7 @@ def logins(folder: Path) -> Iterator[PollSettings]:
                 servers.append(subprocess.Popen(
                     ["ip", "netns", "exec", name, need_sshd(), "-D", "-e", "-f", str(config)],
                     stdin=subprocess.DEVNULL, stdout=log, stderr=log))
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         for name, host in HOSTS.items():
             while not _listens(host):
                 assert time.monotonic() < until, (folder / f"{name}.log").read_text("utf-8", "replace")
@@ -132,7 +132,7 @@ def logins(folder: Path) -> Iterator[PollSettings]:
     finally:
         for server in servers:
             server.terminate()
-            server.wait(10)
+            server.wait(60)
 
 
 def _listens(host: str) -> bool:

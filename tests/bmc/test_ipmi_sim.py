@@ -40,7 +40,7 @@ def bmc_of(simulator: Simulator, **changes: Any) -> Ipmi:
 
 
 async def eventually(ipmi: Ipmi, wanted: Callable[[BmcReading], bool]) -> BmcReading:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not wanted(reading := await ipmi.read(detail=False)):
             await asyncio.sleep(0.05)
     return reading

@@ -46,7 +46,7 @@ def source(**changes: Any) -> Ipmi:
     return Ipmi(target(), IpmiSettings(**{"grace_seconds": 0.1, **changes}))
 
 
-async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.01)

@@ -403,7 +403,7 @@ asyncio.run(main())
         assert len(server.sessions) == 1
         server.order = lambda method, path: None
         child.send_signal(number)
-        assert child.wait(10) == 0
+        assert child.wait(60) == 0
     finally:
         child.kill()
     assert server.sessions == {}

@@ -313,7 +313,7 @@ class TestWatch:
             assert process.stdout is not None
             change: dict[str, Any] = json.loads(process.stdout.readline())
             process.terminate()
-            assert process.wait(10) == 128 + signal.SIGTERM
+            assert process.wait(60) == 128 + signal.SIGTERM
             rest = process.stdout.read()
         assert set(change) == {"at", "kind", "rule", "severity", "node", "table", "thing", "label", "message", "value",
                                "limit", "unit", "since", "alert", "into", "members", "quiet"}
@@ -333,7 +333,7 @@ class TestWatch:
             assert process.stdout is not None
             assert "watching" in process.stderr.readline()
             process.stdout.close()
-            assert process.wait(20) == 128 + signal.SIGPIPE
+            assert process.wait(60) == 128 + signal.SIGPIPE
             assert process.stderr.read() == ""
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
@@ -343,7 +343,7 @@ class TestWatch:
             assert "watching" in process.stderr.readline()
             process.send_signal(number)
             # Right after its first line it may not listen to signals yet; either way it ends by this one.
-            assert process.wait(10) in {128 + number, -number, 130}
+            assert process.wait(60) in {128 + number, -number, 130}
 
 
 class TestProbe:

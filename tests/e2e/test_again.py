@@ -47,11 +47,11 @@ class Watch:
     async def __aexit__(self, *_: object) -> None:
         if self._process.returncode is None:
             self._process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await self._process.wait()
             await self._reader
 
-    async def until(self, kind: str, rule: str, seconds: float = 30.0) -> dict[str, object]:
+    async def until(self, kind: str, rule: str, seconds: float = 60.0) -> dict[str, object]:
         """Wait for a transition; returns it."""
         async with asyncio.timeout(seconds):
             while True:
@@ -89,7 +89,7 @@ hook = ["/bin/sh", "-c", "cat >> {hook}"]
 
 async def until_known(state: Path, devices: int) -> None:
     """Wait until the state file holds so many devices."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             for file in state.glob("clustertop/state-*[0-9a-f].json"):
                 known = json.loads(file.read_text(encoding="utf-8"))["devices"]

@@ -117,7 +117,7 @@ class Watcher:
 
     def stop(self) -> None:
         self._end.set()
-        self._thread.join(10)
+        self._thread.join(60)
 
 
 def forms(secret: str) -> Iterator[str]:

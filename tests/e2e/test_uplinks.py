@@ -75,7 +75,7 @@ def ratio(live: Session | Core, key: str, column: str) -> tuple[float | None, st
     return shown.view["traffic"].value(column, row), shown.view["traffic"].reason(column, row)
 
 
-async def until(holds: Callable[[], bool], what: Callable[[], object], seconds: float = 40.0) -> None:
+async def until(holds: Callable[[], bool], what: Callable[[], object], seconds: float = 60.0) -> None:
     end = asyncio.get_running_loop().time() + seconds
     while not holds():
         assert asyncio.get_running_loop().time() < end, what()

@@ -346,8 +346,8 @@ async def test_a_bmc_over_ipmi_and_no_child_is_left(tmp_path: Path) -> None:
         target = IpmiTarget("127.0.0.1", SIM_USER, Secret.from_spec("env:CT_TEST_SIM"), running.port, cipher="3")
         sink = Sink()
         async with devices(sink, Device("b", "bmc", target, "gpu001-bmc", interval_seconds=0.1)):
-            await until(lambda: sink.count() >= 2, 30, what=lambda: sink.events)
-            await until(lambda: any("ipmitool" in line for line in children()), 20)
+            await until(lambda: sink.count() >= 2, what=lambda: sink.events)
+            await until(lambda: any("ipmitool" in line for line in children()))
         assert not any("ipmitool" in line for line in children())
         store = Store([NodeInfo("b")])
         frame = next(frame for frame in reversed(sink.frames[0]) if frame.g["bmc"].tb)

@@ -76,7 +76,7 @@ class TestOwnName:
 
         def resolve(host: bytes) -> None:
             asked.append(host)
-            assert let_go.wait(20)
+            assert let_go.wait(60)
 
         screen = made(tree, resolve)
         first, attrs = found(screen)
@@ -154,13 +154,13 @@ class TestInTheProbe:
     def test_no_frame_waits_for_it(self, tree: trees.NodeTree, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(screening, "NAME_SECONDS", 20.0)
         let_go = threading.Event()
-        monkeypatch.setattr(loop, "Screen", lambda tree: Screen(tree, lambda host: let_go.wait(20)))
+        monkeypatch.setattr(loop, "Screen", lambda tree: Screen(tree, lambda host: let_go.wait(60)))
         args = {"root": str(tree.root), "groups": ["host", "screen"], "every": {"host": 0.1, "screen": 0.1}}
         runners = {name: loop.Runner(name, args, time.monotonic(), 0.1, 0.0, lambda: None) for name in args["groups"]}
         try:
             for runner in runners.values():
                 runner.thread.start()
-            until = time.monotonic() + 15
+            until = time.monotonic() + 60
             while not (runners["host"]._n >= 3 and runners["screen"]._started):
                 assert time.monotonic() < until
                 time.sleep(0.01)
@@ -175,14 +175,14 @@ class TestInTheProbe:
             let_go.set()
             for runner in runners.values():
                 runner.end()
-                runner.thread.join(5)
+                runner.thread.join(60)
 
     def test_one_frame_has_it_even_where_there_is_no_answer(
         self, tree: trees.NodeTree, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(screening, "NAME_SECONDS", 0.2)
         let_go = threading.Event()
-        monkeypatch.setattr(loop, "Screen", lambda tree: Screen(tree, lambda host: let_go.wait(20)))
+        monkeypatch.setattr(loop, "Screen", lambda tree: Screen(tree, lambda host: let_go.wait(60)))
         frame = json.loads(loop.Probe({"root": str(tree.root), "groups": ["host", "screen"]}).once())
         let_go.set()
         said = frame["g"]["screen"]["tb"]["screen"]

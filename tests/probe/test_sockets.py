@@ -418,7 +418,7 @@ def test_no_second_ss_beside_one_that_does_not_end(tmp_path: Path, monkeypatch: 
     with pytest.raises(OSError, match="has not come back"):
         list(ss.rows())
     assert runs.read_text() == "run\n"
-    ss._left.wait(10)
+    ss._left.wait(60)
 
 
 def test_an_ss_that_fails_or_is_not_there(tmp_path: Path) -> None:

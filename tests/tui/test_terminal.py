@@ -54,7 +54,7 @@ class Child:
         self.out += piece
         return bool(piece)
 
-    def wait_for(self, text: str, seconds: float = 15.0) -> None:
+    def wait_for(self, text: str, seconds: float = 60.0) -> None:
         """Read until *text* was drawn."""
         end = time.monotonic() + seconds
         while text.encode() not in self.out:

@@ -259,11 +259,9 @@ class TestCheck:
         assert {one["table"] for one in report["judged"]} >= {"gpu", "pcie", "port", "node", "screen"}
 
     def test_this_machine_as_a_schedulers_health_check(self) -> None:
-        began = time.monotonic()
-        done = run("check", "--brief", "--seconds", "0", env={"HOME": "/nonexistent", "TERM": ""}, seconds=30)
+        done = run("check", "--brief", "--seconds", "0", env={"HOME": "/nonexistent", "TERM": ""})
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout == f"{os.uname().nodename} ok\n"
-        assert time.monotonic() - began < 15
 
     def test_briefly_a_node_that_cannot_be_reached(self, node: tuple[Sshd, Path]) -> None:
         sshd, config = node
@@ -322,7 +320,7 @@ class TestWatch:
 
     def test_ends_after_its_time(self) -> None:
         began = time.monotonic()
-        done = run("watch", "--for", "0.5", seconds=20)
+        done = run("watch", "--for", "0.5")
         assert done.returncode == 0
         assert time.monotonic() - began >= 0.5
         assert "watching" in done.stderr

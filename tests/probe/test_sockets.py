@@ -8,7 +8,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -399,11 +398,9 @@ def test_lines_that_are_no_socket(text: str) -> None:
 def test_an_ss_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socktext, "SECONDS", 0.3)
     mark = tmp_path / "pid"
-    ss = Ss(Call(), (program(tmp_path, f"echo $$ > {mark}\nexec sleep 60\n"),))
-    began = time.monotonic()
+    ss = Ss(Call(), (program(tmp_path, f"echo $$ > {mark}\nexec sleep 600\n"),))
     with pytest.raises(OSError, match="did not end in time"):
         list(ss.rows())
-    assert time.monotonic() - began < 5
     assert not Path(f"/proc/{mark.read_text().strip()}").exists()
 
 

@@ -211,14 +211,14 @@ async def known_bytes(settings: PollSettings, flight: Path, traffic: Traffic) ->
     # It is evaluated by hand, once before and once after: a share is a running mean, and this one is of one look.
     with Looks(flight, made) as looks:
         async with session.Session(made, tap=looks, tick_seconds=1e6) as live:
-            await until(lambda: min(looks.count) >= 2, 40, lambda: looks.said(live))
+            await until(lambda: min(looks.count) >= 2, 60, lambda: looks.said(live))
             live.evaluate()
             before = list(looks.count)
             kept = send(traffic, lasting, old)
             await asyncio.sleep(0.1)
             if not looks.count == before == [2] * NODES:
                 raise MissedError(looks.said(live))
-            await until(lambda: min(looks.count) >= 3, 30, lambda: looks.said(live))
+            await until(lambda: min(looks.count) >= 3, 60, lambda: looks.said(live))
             if looks.count != [3] * NODES:
                 raise MissedError(looks.said(live))
             live.evaluate()
@@ -305,7 +305,7 @@ class Steady:
 
     def stop(self) -> None:
         self._over.set()
-        self._thread.join(10)
+        self._thread.join(60)
         for one in self._sockets.values():
             one.close()
 
@@ -351,7 +351,7 @@ async def uplink_anew(settings: PollSettings) -> list[tuple[float | None, str]]:
                 told.append(now)
             return now[0] is not None
 
-        await until(look, 30, lambda: told)
+        await until(look, 60, lambda: told)
         told[:] = told[-1:]
         subprocess.run(["sh", "-ec", """
             ip -n leaf1 link del swp49
@@ -359,8 +359,8 @@ async def uplink_anew(settings: PollSettings) -> list[tuple[float | None, str]]:
             ip -n spine link set swp1 master br0 up
             ip -n leaf1 link set swp49 master br0 up
         """], check=True)
-        await until(lambda: not look(), 30, lambda: told)
-        await until(look, 30, lambda: told)
+        await until(lambda: not look(), 60, lambda: told)
+        await until(look, 60, lambda: told)
         return told
 
 

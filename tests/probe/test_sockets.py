@@ -41,7 +41,7 @@ def missing(got: dict[str, Any], which: str, sent: dict[str, dict[str, int]]) ->
 @pytest.mark.parametrize("way", ["", "ss"])
 def test_what_was_sent_between_racks_is_what_is_read(version: str, way: str) -> None:
     """Sockets that were there, that open, that close within an interval; IPv4, IPv6 and mapped; both ends."""
-    got = inside(racks.SCRIPT, interpreter(version), way, "" if way else "short", links=racks.LINKS, seconds=120)
+    got = inside(racks.SCRIPT, interpreter(version), way, "" if way else "short", links=racks.LINKS)
     strangers = {"10.88.9.9": 250_000, racks.SHARED: 150_000}
     assert {name: got["sent"]["n0"][name] for name in strangers} == strangers
     assert not missing(got, "transmit", got["sent"]), "nobody's and several nodes' address stand for themselves"

@@ -164,12 +164,15 @@ class Sshd:
         return NodeInfo(name=name, host="127.0.0.1", port=self.port, user=getpass.getuser())
 
     def settings(self, **changes: object) -> PollSettings:
-        """Return settings with this server's client configuration and quick limits."""
+        """Return settings with this server's client configuration, quick tries again and generous limits."""
         values: dict[str, object] = {
             "ssh_config": str(self.folder / "ssh_config"),
             "agent": False,
             "interval_seconds": 0.2,
             "pcie_interval_seconds": 1.0,
+            # Generous: on a busy machine a login or the start of a probe takes many seconds, and that is no failure.
+            "connect_timeout_seconds": 60.0,
+            "start_timeout_seconds": 240.0,
             "retry_min_seconds": 0.05,
             "retry_max_seconds": 0.2,
         }

@@ -39,7 +39,7 @@ sys.exit(status)
 """
 
 
-def run(*arguments: str, env: dict[str, str] | None = None, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, env: dict[str, str] | None = None, seconds: float = 240) -> subprocess.CompletedProcess[str]:
     """Run clustertop; its configuration is nobody's."""
     return subprocess.run(
         [sys.executable, "-m", "clustertop", *arguments], capture_output=True, text=True, timeout=seconds, check=False,
@@ -50,7 +50,7 @@ def imported(banned: set[str], *arguments: str) -> subprocess.CompletedProcess[s
     """Run clustertop and say which of *banned* were imported."""
     return subprocess.run(
         [sys.executable, "-c", _TRACE.replace("{banned}", repr(banned)), *arguments], capture_output=True, text=True,
-        timeout=60, check=False, stdin=subprocess.DEVNULL, env={**os.environ, "XDG_CONFIG_HOME": "/nonexistent"})
+        timeout=240, check=False, stdin=subprocess.DEVNULL, env={**os.environ, "XDG_CONFIG_HOME": "/nonexistent"})
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ class TestOutput:
     def test_an_encoding_that_lacks_a_character_ends_nothing(self, encoding: str, flight: Path) -> None:
         for option in ("--events", "--json"):
             done = subprocess.run(
-                [sys.executable, "-m", "clustertop", "replay", str(flight), option], capture_output=True, timeout=60,
+                [sys.executable, "-m", "clustertop", "replay", str(flight), option], capture_output=True, timeout=240,
                 check=False, env={**os.environ, "PYTHONIOENCODING": encoding})
             assert done.returncode == 0, done.stderr
             (line,) = done.stdout.decode(encoding).splitlines()
@@ -115,7 +115,7 @@ class TestOutput:
         try:
             done = subprocess.run(
                 [sys.executable, "-m", "clustertop", "replay", str(flight), "--events"], stdout=write,
-                stderr=subprocess.PIPE, timeout=60, check=False)
+                stderr=subprocess.PIPE, timeout=240, check=False)
         finally:
             os.close(write)
         assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")

@@ -25,7 +25,7 @@ PROFILES = resources.files("clustertop.sources").joinpath("profiles")
 
 def walk(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "clustertop", "pdu-walk", *arguments], capture_output=True, text=True,
-                          check=False, timeout=60, env=os.environ | environment)
+                          check=False, timeout=240, env=os.environ | environment)
 
 
 def test_raw_stands_beside_scaled_with_its_oid(agents: Snmpsim) -> None:

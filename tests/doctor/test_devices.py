@@ -65,7 +65,7 @@ def test_each_device_is_asked_once_and_says_what_stops_it(tmp_path: Path, certif
         with snmpsim({"": tmp_path / "recordings"}, tmp_path / "agent") as agent:
             done = subprocess.run(
                 [sys.executable, "-m", "clustertop.cli", "doctor", "n[1-3]", "-c", str(config(tmp_path, agent.port, server)),
-                 "--json"], capture_output=True, text=True, timeout=120, check=False, env=environ)
+                 "--json"], capture_output=True, text=True, timeout=240, check=False, env=environ)
     finally:
         server.close()
     found = {(one["node"], one["check"]): one for one in json.loads(done.stdout)["findings"]}

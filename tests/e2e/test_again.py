@@ -130,7 +130,7 @@ def test_a_damaged_state_is_said_and_one_look_leaves_it(tmp_path: Path, command:
     state.write_text('{"clustertop": "state", "version": 1, "firing": 7}', encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "clustertop", *command, "--state", str(state)], capture_output=True, text=True,
-        timeout=60, check=False)
+        timeout=240, check=False)
     assert done.returncode == 0
     assert f"note: {state} {'is' if left else 'was'} damaged" in done.stderr
     assert "Traceback" not in done.stderr

@@ -151,7 +151,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             wanted = config(folder, agent.port, server, sim.port)
             once = subprocess.run(
                 [sys.executable, "-m", "clustertop.cli", "once", "-c", str(wanted), "--json", "--timeout", "20"],
-                capture_output=True, text=True, timeout=120, check=False, env=environ)
+                capture_output=True, text=True, timeout=240, check=False, env=environ)
             process = subprocess.Popen(
                 [sys.executable, "-c", RUN, str(folder / "log"), str(SECONDS - 8), "watch", "-c", str(wanted), "--json", "--for",
                  str(SECONDS), "--record", str(folder / "flight.ct"), "--state", str(folder / "state")],
@@ -161,7 +161,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
                 time.sleep(SECONDS - 12)
                 server.close()
                 closed = True
-                out, err = process.communicate(timeout=90)
+                out, err = process.communicate(timeout=240)
             finally:
                 process.kill()
                 watcher.stop()

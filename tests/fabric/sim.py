@@ -108,9 +108,9 @@ def running(net: str, host: str, folder: Path, *, manager: str = "") -> Iterator
                 service = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                            stderr=subprocess.DEVNULL, env={**fabric.environ, "SIM_HOST": manager})
                 fabric._wait(lambda: b"Summary" in subprocess.run(
-                    ["ibqueryerrors"], capture_output=True, timeout=60, check=False, env=fabric.environ).stdout, "subnet")
+                    ["ibqueryerrors"], capture_output=True, timeout=240, check=False, env=fabric.environ).stdout, "subnet")
             else:
-                subprocess.run([*command, "-o"], check=True, timeout=60, capture_output=True, env=fabric.environ)
+                subprocess.run([*command, "-o"], check=True, timeout=240, capture_output=True, env=fabric.environ)
             yield fabric
         finally:
             for one in (service, process):

@@ -184,7 +184,7 @@ class Run:
             assert self.process.stdout is not None
             if select.select([self.process.stdout], [], [], 0.05)[0]:
                 os.read(self.process.stdout.fileno(), 65536)
-        return self.process.wait(timeout=60)
+        return self.process.wait(timeout=240)
 
     def close(self) -> None:
         """End the process, whatever state it is in."""

@@ -123,7 +123,7 @@ def test_the_real_ss_counts_what_was_sent_on_a_real_socket() -> None:
             while len(got) < 12345:
                 got += accepted.recv(20000)
             ends = Endpoint(*client.getsockname()), Endpoint(*accepted.getsockname())
-            text = subprocess.run([ss, "-tineHO"], check=True, capture_output=True, text=True, timeout=60).stdout
+            text = subprocess.run([ss, "-tineHO"], check=True, capture_output=True, text=True, timeout=240).stdout
             found = {(one.local, one.peer): one for one in parse(text)}
     there, back = found[ends], found[ends[1], ends[0]]
     assert (there.acked, there.received) == (12346, 0)  # the SYN counts as one

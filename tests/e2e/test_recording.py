@@ -26,6 +26,7 @@ from clustertop.wire.transport import PollSettings
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.xdist_group("recording")
 WANTED = {"pcie_width", "gpu_missing", "rdma_soft_errors"}
 
 

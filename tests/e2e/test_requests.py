@@ -186,9 +186,11 @@ async def test_between_two_polls_nothing_is_held_in_per_poll_mode(place: Place, 
         for _ in range(3):
             reads = session.snapshot.view["gpu"].reads[0] if session.snapshot else 0
             await until(session, lambda now, reads=reads: now.view["gpu"].reads[0] > reads)
-            # A reading has just been told; the next is most of a second away.
-            await asyncio.sleep(0.2)
-            held.append(len(place.holders()))
+            # A reading has just been told. What is let go of between two is let go of now.
+            async with asyncio.timeout(60):
+                while (count := len(place.holders())) and per_poll:
+                    await asyncio.sleep(0.01)
+            held.append(count)
     calls = place.scenario.calls()
     starts = calls["nvmlInitWithFlags"]
     if per_poll:

@@ -27,6 +27,7 @@ from ports import free_port
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.xdist_group("secrets")
 COMMUNITY = "Kormoran-19-leise"
 CONTEXT = "secure"
 WRONG = "Zaunkoenig-falsch-31"

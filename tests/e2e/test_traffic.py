@@ -13,7 +13,7 @@ from netns import inside
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.sshd
+pytestmark = [pytest.mark.sshd, pytest.mark.xdist_group("traffic")]
 STRANGERS = ("10.88.9.9", leaves.SHARED)
 """Nobody's address, and one that two nodes have."""
 

@@ -378,7 +378,7 @@ async def test_killed_connection_is_lost_not_failed(tmp_path: Path) -> None:
 
 async def test_frozen_server_is_noticed_by_keepalive(tmp_path: Path) -> None:
     with running(tmp_path) as server:
-        settings = server.settings(keepalive_seconds=0.2, keepalive_count=2)
+        settings = server.settings(keepalive_seconds=0.5, keepalive_count=3)
         async with Opened(server.node(), settings) as opened:
             await opened.transport.open()
             await until(lambda: opened.got.payloads)

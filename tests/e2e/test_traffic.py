@@ -19,7 +19,7 @@ STRANGERS = ("10.88.9.9", leaves.SHARED)
 
 
 def run(way: str, folder: Path) -> Any:
-    return inside(leaves.SCRIPT, way, str(folder), links=leaves.LINKS, seconds=240)
+    return inside(leaves.SCRIPT, way, str(folder), links=leaves.LINKS, seconds=600)
 
 
 @pytest.fixture(scope="module")

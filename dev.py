@@ -74,7 +74,7 @@ def main(arguments: list[str]) -> int:
         "lint": [BIN / "ruff", "check", *CODE],
         "types": [BIN / "mypy"],
         "contracts": [BIN / "lint-imports"],
-        "test": [BIN / "python", "-m", "pytest", "-n", "2", *rest],
+        "test": [BIN / "python", "-m", "pytest", "-n", "2", "--dist", "loadgroup", *rest],
     }
     if what in {"demo", "run"}:
         install(())

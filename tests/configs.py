@@ -21,5 +21,5 @@ def write(folder: Path, text: str) -> Path:
 def clustertop(*args: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run clustertop; its configuration is nobody's."""
     return subprocess.run(
-        [sys.executable, "-m", "clustertop.cli", *args], capture_output=True, text=True, timeout=60, check=False,
+        [sys.executable, "-m", "clustertop.cli", *args], capture_output=True, text=True, timeout=240, check=False,
         stdin=subprocess.DEVNULL, env={**os.environ, "XDG_CONFIG_HOME": "/nonexistent", **environ})

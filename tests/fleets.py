@@ -90,7 +90,7 @@ class Remember:
         return len(self.frames.get(node, ()))
 
 
-async def until(condition: Callable[[], object], seconds: float = 10.0, what: object = "") -> None:
+async def until(condition: Callable[[], object], seconds: float = 60.0, what: object = "") -> None:
     """Wait until *condition* holds; fail the test after *seconds*."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -29,7 +29,7 @@ ip link add link p1 name mv0 type macvlan
 
 
 def inside(script: str, *arguments: str, python: str = sys.executable, links: str = LINKS,
-           seconds: float = 60) -> Any:
+           seconds: float = 240) -> Any:
     """Run *script*, Python that prints JSON, in a namespace with *links*; its module path is ours."""
     need("ip", "iproute2")
     shell = f"set -e\n{links}\nexec \"$0\" -c \"$1\" \"$@\""

@@ -31,7 +31,7 @@ def build(directory: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     part = directory / f"nvml.{os.getpid()}.so"
     command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(part), str(SOURCE)]
-    done = subprocess.run([*command, "-lpthread"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([*command, "-lpthread"], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     part.replace(library)
     return library

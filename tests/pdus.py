@@ -21,6 +21,7 @@ import pytest
 from clustertop.sources.oids import oid
 from clustertop.sources.snmp import Agent
 from clustertop.sources.snmp_message import Community, Key, User
+from ports import free_udp_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -99,13 +100,6 @@ def need_snmpsim() -> None:
     pytest.skip("install snmpsim and pysmi")
 
 
-def free_port() -> int:
-    """A UDP port of loopback that nobody has now."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @dataclass(frozen=True)
 class Snmpsim:
     """A running agent; each recording is a community and a v3 context of its own."""
@@ -133,7 +127,7 @@ def snmpsim(folders: Mapping[str, Path], work: Path, *options: str, port: int = 
     for prefix, folder in folders.items():
         for file in folder.glob("*.snmprec"):
             shutil.copyfile(file, data / f"{prefix}{file.name}")
-    port = port or free_port()
+    port = port or free_udp_port()
     log = work / "log"
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -143,7 +137,7 @@ def snmpsim(folders: Mapping[str, Path], work: Path, *options: str, port: int = 
             stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=os.environ | {"TMPDIR": str(own)},
             cwd=work)
     try:
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 60
         while b"Listening at" not in log.read_bytes():
             assert process.poll() is None, log.read_text("utf-8", "replace")[-2000:]
             assert time.monotonic() < deadline, log.read_text("utf-8", "replace")[-2000:]

@@ -118,7 +118,7 @@ class Traffic:
 
     def open(self, source: str, where: str) -> socket.socket:
         with self._inside[source]:
-            return socket.create_connection((where, PORT), 5)
+            return socket.create_connection((where, PORT), 60)
 
     def send(self, one: socket.socket, count: int, source: str = "", target: str = "") -> None:
         """Send *count* bytes; with names, they are in the books."""
@@ -130,7 +130,7 @@ class Traffic:
 
     def arrive(self) -> None:
         """Wait until all of it has arrived."""
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while self._sink.taken < self._all:
             assert time.monotonic() < until, (self._sink.taken, self._all)
             time.sleep(0.01)
@@ -208,7 +208,7 @@ def _looks(runs: list[Run], more: int) -> None:
 
 
 def _until(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 50
+    until = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < until, "the probes say nothing"
         time.sleep(0.05)

@@ -21,6 +21,7 @@ import pytest
 
 from clustertop.model import NodeInfo
 from clustertop.wire.transport import PollSettings
+from ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,14 +36,6 @@ def need_sshd() -> str:
             pytest.fail("install openssh-server: these tests must run in CI")
         pytest.skip("install openssh-server")
     return SSHD
-
-
-def free_port() -> int:
-    """Return a TCP port of loopback that nothing listens on."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-    return port
 
 
 def keygen(path: Path) -> str:
@@ -123,7 +116,7 @@ class Sshd:
                 [need_sshd(), "-D", "-e", "-f", str(config)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as sock:
                 if sock.recv(4) == b"SSH-":
@@ -160,7 +153,7 @@ class Sshd:
             return
         sessions = self.sessions() if self.process.poll() is None else []
         self.process.terminate()
-        self.process.wait(10)
+        self.process.wait(60)
         for pid in sessions:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -171,12 +164,15 @@ class Sshd:
         return NodeInfo(name=name, host="127.0.0.1", port=self.port, user=getpass.getuser())
 
     def settings(self, **changes: object) -> PollSettings:
-        """Return settings with this server's client configuration and quick limits."""
+        """Return settings with this server's client configuration, quick tries again and generous limits."""
         values: dict[str, object] = {
             "ssh_config": str(self.folder / "ssh_config"),
             "agent": False,
             "interval_seconds": 0.2,
             "pcie_interval_seconds": 1.0,
+            # Generous: on a busy machine a login or the start of a probe takes many seconds, and that is no failure.
+            "connect_timeout_seconds": 60.0,
+            "start_timeout_seconds": 240.0,
             "retry_min_seconds": 0.05,
             "retry_max_seconds": 0.2,
         }

@@ -132,7 +132,7 @@ class RedfishServer:
         self._stop.set()
         self._http.shutdown()
         self._http.server_close()
-        self._thread.join(5)
+        self._thread.join(60)
 
     def count(self, method: str, part: str = "") -> int:
         """How many requests there were."""

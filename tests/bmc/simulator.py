@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ports import free_udp_port
 from tools import need
 
 if TYPE_CHECKING:
@@ -89,9 +89,7 @@ class Simulator:
 
     def start(self) -> None:
         program = need("ipmi_sim", "openipmi")
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_udp_port()
         lines = ["mc_setbmc 0x20", "mc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02", "sel_enable 0x20 1000 0x0a"]
         for number, raw in _START.items():
             self.set(number, raw)
@@ -116,7 +114,7 @@ class Simulator:
             self.process = subprocess.Popen(
                 [program, "-n", "-c", self.folder / "lan.conf", "-f", self.folder / "commands", "-s", self.folder / "state"],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while f":{self.port:04X} " not in Path("/proc/net/udp").read_text():
             assert self.process.poll() is None, (self.folder / "log").read_text()
             assert time.monotonic() < deadline
@@ -125,7 +123,7 @@ class Simulator:
     def stop(self) -> None:
         if self.process is not None:
             self.process.kill()
-            self.process.wait(10)
+            self.process.wait(60)
 
 
 @contextlib.contextmanager

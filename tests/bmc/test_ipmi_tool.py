@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,7 @@ def source(**changes: Any) -> Ipmi:
     return Ipmi(target(), IpmiSettings(**{"grace_seconds": 0.1, **changes}))
 
 
-async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.01)
@@ -74,15 +75,17 @@ async def test_c11_a_hung_bmc_has_one_child_at_most(tool: Standin, how: str) -> 
     interval = scenario["interval_s"] * scale
     bmc = Bmc(source(deadline_seconds=max(0.1, scenario["deadline_s"] * scale)),
               BmcSettings(interval_seconds=interval, patience_seconds=interval / 2))
-    most = 0
-    for _ in range(scenario["polls"]):
-        status = (await bmc.read()).status
-        most = max(most, len(tool.groups()))
-        await asyncio.sleep(interval / 2)
+    most = polls = 0
+    async with asyncio.timeout(60):
+        # On a busy machine some are ended before they have written down that they were called.
+        while polls < scenario["polls"] or not most or len(tool.called()) < 2:
+            status = (await bmc.read()).status
+            most = max(most, len(tool.groups()))
+            polls += 1
+            await asyncio.sleep(interval / 2)
     assert most == wanted["max_children"]
     assert status.skipped >= wanted["skipped_at_least"]
     await until(lambda: bmc.reading.status.failures > 0)
-    assert len(tool.called()) >= 2
     status = bmc.reading.status
     assert status.state is BmcState.NOT_ANSWERING
     assert re.match(r"not answering since \d\d:\d\d: the tool did not end within", status.words)
@@ -104,9 +107,11 @@ async def test_c11_closing_ends_the_group_at_once(tool: Standin) -> None:
 async def test_c11_a_bmc_that_comes_back_is_read(tool: Standin) -> None:
     """C11 c: and the row is clear again."""
     tool.order("chassis", "sleep 600")
-    bmc = Bmc(source(deadline_seconds=0.1), BmcSettings(interval_seconds=0.05, patience_seconds=3))
+    ipmi = source(deadline_seconds=0.1)
+    bmc = Bmc(ipmi, BmcSettings(interval_seconds=0.05, patience_seconds=60))
     assert (await bmc.read()).status.state is BmcState.NOT_ANSWERING
     tool.forget("chassis")
+    ipmi._settings = replace(ipmi._settings, deadline_seconds=60.0)
     await asyncio.sleep(0.06)
     reading = await bmc.read()
     assert (reading.status.state, reading.status.words, reading.watts.number) == (BmcState.UP, "", 512)
@@ -116,24 +121,27 @@ async def test_c11_a_bmc_that_comes_back_is_read(tool: Standin) -> None:
 
 
 async def test_c12_sensors_stay_fresh_beside_a_log_that_takes_three_intervals(tool: Standin) -> None:
-    """C12 a: lines at the field's 65 ms each: read in parts that fit between polls, never two runs at once."""
+    """C12 a: more than 8 lines never come before the next poll: read in parts that do, never two runs at once."""
     tool.order("sdr elist", "sleep 0.1")
-    tool.order("sel elist", "sleep $(awk \"BEGIN {print $last * 0.065}\")")
-    interval = 1.0
-    bmc = Bmc(source(events_seconds=0.0, power_state_seconds=1e6, limits_seconds=1e6, first_events=64, deadline_seconds=20),
-              BmcSettings(interval_seconds=interval, patience_seconds=0.9))
+    tool.order("sel elist", 'if [ "$last" -gt 8 ]; then sleep 600; else sleep "0.0$last"; fi')
+    interval = 0.5
+    bmc = Bmc(source(events_seconds=0.0, power_state_seconds=1e6, limits_seconds=1e6, first_events=64, deadline_seconds=900),
+              BmcSettings(interval_seconds=interval, patience_seconds=900))
     seen: list[BmcReading] = []
     loop = asyncio.get_running_loop()
     await bmc.read()
-    for _ in range(6):
-        at = loop.time()
-        reading = await bmc.read()
-        assert reading.status.state is BmcState.UP
-        assert reading.age(loop.time()) < interval
-        assert len(tool.groups()) <= 1
-        seen.append(reading)
-        await asyncio.sleep(max(0.0, at + interval - loop.time()))
-    assert 0 < len(seen[-1].events) < 64
+    async with asyncio.timeout(60):
+        while len(seen) < 5 or not seen[-1].events:
+            at = loop.time()
+            # A poll that waited for the log would not come back.
+            reading = await bmc.read()
+            assert reading.status.state is BmcState.UP
+            assert reading.taken_at is not None
+            assert reading.taken_at >= at, "it is this poll's"
+            assert len(tool.groups()) <= 1
+            seen.append(reading)
+            await asyncio.sleep(max(0.0, at + interval - loop.time()))
+    assert 0 < len(seen[-1].events) <= 8
     assert seen[-1].events[0].message == "Power Supply AC lost"
     assert seen[-1].events[0].asserted is True
     assert seen[-1].status.failures == seen[-1].status.skipped == 0
@@ -162,7 +170,7 @@ async def test_the_password_is_in_no_argument_no_environment_and_on_no_disk(
     ipmi = source()
     await ipmi.read(detail=True)
     for _ in range(3):
-        await ipmi.slow(5)
+        await ipmi.slow(60)
     assert (tool.folder / "password").read_text() == PASSWORD + "\n"
     assert re.fullmatch(r"/dev/fd/\d+\n", (tool.folder / "file").read_text())
     environment = (tool.folder / "environ").read_text()
@@ -239,9 +247,9 @@ async def test_limits_and_host_power_come_in_their_own_time(tool: Standin) -> No
                " Upper critical        : 1914.000\\n Upper non-critical    : 1738.000\\n'; exit 0")
     ipmi = source()
     assert (await ipmi.read(detail=False)).sensors[0].limits.upper_critical is None
-    assert await ipmi.slow(5) == {"host_power": "on"}
-    assert len((await ipmi.slow(5))["events"]) == 32
-    await ipmi.slow(5)
+    assert await ipmi.slow(60) == {"host_power": "on"}
+    assert len((await ipmi.slow(60))["events"]) == 32
+    await ipmi.slow(60)
     limits = (await ipmi.read(detail=False)).sensors[0].limits
     assert (limits.upper_caution, limits.upper_critical) == (1738, 1914)
     await ipmi.aclose()

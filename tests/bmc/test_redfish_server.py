@@ -314,12 +314,10 @@ async def test_c13_leaving_a_silent_bmc_is_bounded_and_said(
     """C13 a: what cannot be done is logged, and nothing goes on after the end."""
     monkeypatch.setattr("clustertop.sources.redfish_session.DELETE_SECONDS", 0.2)
     monkeypatch.setattr("clustertop.sources.redfish_session.CLOSE_SECONDS", 0.3)
-    loop = asyncio.get_running_loop()
-    async with opened(server) as source:
-        await source.read(detail=False)
-        server.order = lambda method, path: Reply(wait=9)
-        began = loop.time()
-    assert loop.time() - began < 3
+    async with asyncio.timeout(60):
+        async with opened(server) as source:
+            await source.read(detail=False)
+            server.order = lambda method, path: Reply(wait=600)
     assert "could not be deleted" in caplog.text
     assert len(asyncio.all_tasks()) == 1
 
@@ -403,7 +401,7 @@ asyncio.run(main())
         assert len(server.sessions) == 1
         server.order = lambda method, path: None
         child.send_signal(number)
-        assert child.wait(10) == 0
+        assert child.wait(60) == 0
     finally:
         child.kill()
     assert server.sessions == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import pickle
@@ -120,19 +121,16 @@ def test_command_that_fails(tmp_path: Path) -> None:
 def test_command_that_hangs_is_ended_with_what_it_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(secret, "COMMAND_SECONDS", 0.3)
     pids = tmp_path / "pids"
-    began = time.monotonic()
     with pytest.raises(SecretError, match=r"no answer within 0\.3 s"):
-        Secret.from_spec(f"command:sh -c 'sleep 60 & echo $! > {pids}; exit 0'").reveal()
+        Secret.from_spec(f"command:sh -c 'sleep 600 & echo $! > {pids}; exit 0'").reveal()
     with pytest.raises(SecretError, match=r"no answer within 0\.3 s"):
-        Secret.from_spec("command:sh -c 'trap \"\" TERM; sleep 60'").reveal()
-    assert time.monotonic() - began < 10
-    deadline = time.monotonic() + 5
-    while Path(f"/proc/{pids.read_text().strip()}/cmdline").exists() and time.monotonic() < deadline:
-        if Path(f"/proc/{pids.read_text().strip()}/stat").read_text().split()[2] == "Z":
-            break
-        time.sleep(0.01)
-    else:
-        assert time.monotonic() < deadline
+        Secret.from_spec("command:sh -c 'trap \"\" TERM; sleep 600'").reveal()
+    child = Path(f"/proc/{pids.read_text().strip()}/stat")
+    deadline = time.monotonic() + 60
+    with contextlib.suppress(OSError):  # gone
+        while child.read_text().rpartition(")")[2].split()[0] != "Z":  # or dead, and waiting for init to take note
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
 
 @pytest.mark.parametrize("spec", [WORD, "", "hunter2", "env:", "file: ", "command:", "command:'x", "plain:hunter2", "Env:X",

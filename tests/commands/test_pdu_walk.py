@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clustertop import cli
-from pdus import AUTH_KEY, OURS, PRIVACY_KEY, free_port, snmprec
+from pdus import AUTH_KEY, OURS, PRIVACY_KEY, snmprec
+from ports import free_udp_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +25,7 @@ PROFILES = resources.files("clustertop.sources").joinpath("profiles")
 
 def walk(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "clustertop", "pdu-walk", *arguments], capture_output=True, text=True,
-                          check=False, timeout=60, env=os.environ | environment)
+                          check=False, timeout=240, env=os.environ | environment)
 
 
 def test_raw_stands_beside_scaled_with_its_oid(agents: Snmpsim) -> None:
@@ -122,7 +123,7 @@ def test_a_world_readable_key_file_is_refused(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_nobody_there_is_status_3(capsys: pytest.CaptureFixture[str]) -> None:
-    port = free_port()
+    port = free_udp_port()
     assert cli.main(["pdu-walk", f"127.0.0.1:{port}"]) == 3
     assert capsys.readouterr().err == f"clustertop: 127.0.0.1:{port}: nothing listens at this UDP port\n"
 

@@ -39,7 +39,7 @@ def clustertop(*args: str, **environ: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "clustertop.cli", *args],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
         env={**os.environ, **environ},
     )

@@ -28,7 +28,7 @@ from clustertop.wire.frame import Frame, decode
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-LIMIT_SECONDS = 20.0
+LIMIT_SECONDS = 60.0
 
 
 def connect(demo: Demo, number: int, **changes: object) -> asyncssh.SSHClientConnection:
@@ -154,9 +154,9 @@ async def test_the_real_poller_reads_it_and_a_node_that_goes_down_is_unreachable
     faults = [parse("node-down@gpu003:1"), parse("noisy-shell@gpu002:0")]
     async with start_demo(4, faults=faults) as demo:
         async with Fleet(demo.nodes, demo.settings(0.2), seen, SystemClock()) as fleet:
-            await fleets.until(lambda: all(seen.count(number) >= 3 for number in (0, 1, 3)), LIMIT_SECONDS)
-            await fleets.until(lambda: seen.state(2) == LinkState.UNREACHABLE, LIMIT_SECONDS)
-            await fleets.until(lambda: "refused" in seen.last(2).reason, LIMIT_SECONDS)
+            await fleets.until(lambda: all(seen.count(number) >= 3 for number in (0, 1, 3)))
+            await fleets.until(lambda: seen.state(2) == LinkState.UNREACHABLE)
+            await fleets.until(lambda: "refused" in seen.last(2).reason)
             assert [seen.state(number) for number in (0, 1, 3)] == [LinkState.UP] * 3
             assert fleet.links[1].noise > 3
             assert fleet.links[1].bad == fleet.links[0].noise == 0
@@ -212,7 +212,7 @@ def test_the_server_never_outlives_its_parent_and_leaves_nothing() -> None:
         assert alive(int(pid))
         parent.kill()
         parent.wait()
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + 60.0
     while alive(int(pid)) or Path(directory).exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -19,7 +19,8 @@ from clustertop.doctor_node import NODE_CHECKS
 from clustertop.places import Device
 from clustertop.sources.ipmi import IpmiTarget
 from clustertop.sources.secret import Secret
-from pdus import free_port, snmpsim
+from pdus import snmpsim
+from ports import free_port, free_udp_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,7 +65,7 @@ def test_each_device_is_asked_once_and_says_what_stops_it(tmp_path: Path, certif
         with snmpsim({"": tmp_path / "recordings"}, tmp_path / "agent") as agent:
             done = subprocess.run(
                 [sys.executable, "-m", "clustertop.cli", "doctor", "n[1-3]", "-c", str(config(tmp_path, agent.port, server)),
-                 "--json"], capture_output=True, text=True, timeout=120, check=False, env=environ)
+                 "--json"], capture_output=True, text=True, timeout=240, check=False, env=environ)
     finally:
         server.close()
     found = {(one["node"], one["check"]): one for one in json.loads(done.stdout)["findings"]}
@@ -90,7 +91,7 @@ def test_each_device_is_asked_once_and_says_what_stops_it(tmp_path: Path, certif
 async def test_without_ipmitool_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CT_DOCTOR", "egal")
-    target = IpmiTarget("127.0.0.1", "reader", Secret.from_spec("env:CT_DOCTOR"), free_port())
+    target = IpmiTarget("127.0.0.1", "reader", Secret.from_spec("env:CT_DOCTOR"), free_udp_port())
     (found,) = await examine([Device("n1-bmc", "bmc", target, "127.0.0.1", "n1", options={"over": "ipmi"})])
     assert (found.check, found.state, found.node) == ("device.reach", "fail", "n1-bmc")
     assert "ipmitool" in found.text

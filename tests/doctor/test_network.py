@@ -23,7 +23,7 @@ def network(setup: str) -> tuple[str, str]:
     script = f'{setup} && exec "$0" -m clustertop doctor 127.0.0.1:1 --json'
     done = subprocess.run(
         [need("unshare", "util-linux"), "-n", "sh", "-c", script, sys.executable], capture_output=True, text=True,
-        timeout=60, check=False, stdin=subprocess.DEVNULL, env={**os.environ, "XDG_CONFIG_HOME": "/nonexistent"})
+        timeout=240, check=False, stdin=subprocess.DEVNULL, env={**os.environ, "XDG_CONFIG_HOME": "/nonexistent"})
     (found,) = [one for one in json.loads(done.stdout)["findings"] if one["check"] == "local.network"]
     return found["state"], found["text"]
 

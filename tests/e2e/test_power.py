@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from clustertop.core import Snapshot
     from clustertop.model import Alert, Transition
 
+pytestmark = pytest.mark.xdist_group("power")
 FAULTS = ("feed-loss@gpu002:18", "breaker-trip@gpu006:18", "bmc-hang@gpu009:18", "psu-fail@gpu013:18")
 MOST_SECONDS = 170.0
 WANTED = {("feed_lost", "r1-A1"), ("feed_tripped", "r1-A2"), ("psu_redundancy", "gpu013"),

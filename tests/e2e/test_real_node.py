@@ -46,7 +46,7 @@ def node(tmp_path: Path) -> Iterator[tuple[Sshd, Scenario, Plan]]:
         yield sshd, scenario, Plan(Inventory((sshd.node(),), index={"node1": 0}), settings, builtin())
 
 
-async def until(session: Session, holds: Callable[[Snapshot], bool], seconds: float = 20.0) -> Snapshot:
+async def until(session: Session, holds: Callable[[Snapshot], bool], seconds: float = 60.0) -> Snapshot:
     """Wait until a snapshot is as wanted; returns it."""
     async with asyncio.timeout(seconds):
         while session.snapshot is None or not holds(session.snapshot):

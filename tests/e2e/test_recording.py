@@ -26,6 +26,7 @@ from clustertop.wire.transport import PollSettings
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.xdist_group("recording")
 WANTED = {"pcie_width", "gpu_missing", "rdma_soft_errors"}
 
 
@@ -45,7 +46,7 @@ async def _record(path: Path) -> list[str]:
             async with Session(plan, tap=tap, tick_seconds=0.25) as session:
                 seen: list[Transition] = []
                 session.core.listen(seen.extend)
-                async with asyncio.timeout(40):
+                async with asyncio.timeout(60):
                     while not {change.rule for change in seen} >= WANTED:
                         await asyncio.sleep(0.1)
                     await asyncio.sleep(1.0)
@@ -75,7 +76,7 @@ async def test_replay_session_reaches_the_same_picture(live: tuple[Path, list[st
     seen: list[Transition] = []
     session = ReplaySession(Recording(path), speed=0)
     session.core.listen(seen.extend)
-    async with session, asyncio.timeout(30):
+    async with session, asyncio.timeout(60):
         while not session.notes:
             await asyncio.sleep(0.01)
     assert session.notes == ("end of recording",)

@@ -73,7 +73,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
         yield Place(tmp_path, sshd, scenario, tree, library)
 
 
-async def until(session: Session, holds: Callable[[Snapshot], object], seconds: float = 20.0) -> Snapshot:
+async def until(session: Session, holds: Callable[[Snapshot], object], seconds: float = 60.0) -> Snapshot:
     async with asyncio.timeout(seconds):
         while session.snapshot is None or not holds(session.snapshot):
             await asyncio.sleep(0.02)
@@ -129,18 +129,18 @@ async def test_once_and_check_say_since_when_and_never_ok(place: Place, capsys: 
     assert words.startswith("GPUs released by the operator since ")
     assert len(words.split()[-1]) == len("14:02")
 
-    assert await once(place.shared, Namespace(json=False, timeout=15.0)) == 0
+    assert await once(place.shared, Namespace(json=False, timeout=60.0)) == 0
     shown = capsys.readouterr().out
     row = next(line.split() for line in shown.splitlines() if line.startswith("node1"))
     assert row[-1] == "released"
     assert f"node1  {words}" in shown
     assert "no alerts" in shown
 
-    assert await once(place.shared, Namespace(json=True, timeout=15.0)) == 0
+    assert await once(place.shared, Namespace(json=True, timeout=60.0)) == 0
     (node,) = json.loads(capsys.readouterr().out)["nodes"]
     assert node["released"].endswith("Z")
 
-    assert await check(place.shared, Namespace(json=False, brief=False, seconds=0.5, timeout=15.0)) == 3
+    assert await check(place.shared, Namespace(json=False, brief=False, seconds=0.5, timeout=60.0)) == 3
     shown = capsys.readouterr().out
     assert words in shown
     assert "GPU: ok" not in shown
@@ -169,7 +169,7 @@ async def test_a_wish_that_cannot_be_written_down_holds_here_and_says_so(place: 
     async with Session(place.shared, tick_seconds=0.1) as session:
         session.request(Request(0, {"do": "release", "group": "gpu"}))
         await until(session, released)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not session.notes:
                 await asyncio.sleep(0.02)
         assert "cannot be written" in session.notes[0]
@@ -186,9 +186,11 @@ async def test_between_two_polls_nothing_is_held_in_per_poll_mode(place: Place, 
         for _ in range(3):
             reads = session.snapshot.view["gpu"].reads[0] if session.snapshot else 0
             await until(session, lambda now, reads=reads: now.view["gpu"].reads[0] > reads)
-            # A reading has just been told; the next is most of a second away.
-            await asyncio.sleep(0.2)
-            held.append(len(place.holders()))
+            # A reading has just been told. What is let go of between two is let go of now.
+            async with asyncio.timeout(60):
+                while (count := len(place.holders())) and per_poll:
+                    await asyncio.sleep(0.01)
+            held.append(count)
     calls = place.scenario.calls()
     starts = calls["nvmlInitWithFlags"]
     if per_poll:

@@ -21,11 +21,13 @@ from bmc.server import PASSWORD, USER, Certificates, RedfishServer, node_tree
 from bmc.simulator import PASSWORD as SIM_PASSWORD
 from bmc.simulator import USER as SIM_USER
 from bmc.simulator import simulated
-from pdus import AUTH_KEY, OURS, PRIVACY_KEY, USERS, free_port, snmpsim
+from pdus import AUTH_KEY, OURS, PRIVACY_KEY, USERS, snmpsim
+from ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.xdist_group("secrets")
 COMMUNITY = "Kormoran-19-leise"
 CONTEXT = "secure"
 WRONG = "Zaunkoenig-falsch-31"
@@ -116,7 +118,7 @@ class Watcher:
 
     def stop(self) -> None:
         self._end.set()
-        self._thread.join(10)
+        self._thread.join(60)
 
 
 def forms(secret: str) -> Iterator[str]:
@@ -141,7 +143,8 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for name in (COMMUNITY, CONTEXT):
         (folder / "recordings" / f"{name}.snmprec").write_bytes((OURS / "apc-rpdu.snmprec").read_bytes())
     server = RedfishServer(node_tree(), Certificates.make(folder))
-    environ = {key: value for key, value in os.environ.items() if "PASSWORD" not in key} | {
+    # pytest's own say which test runs, and a test here may be called by a secret.
+    environ = {key: value for key, value in os.environ.items() if "PASSWORD" not in key and not key.startswith("PYTEST")} | {
         "HOME": str(folder), "XDG_STATE_HOME": str(folder / "xdg-state"), "XDG_CONFIG_HOME": str(folder / "xdg-config")}
     closed = False
     try:
@@ -150,7 +153,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             wanted = config(folder, agent.port, server, sim.port)
             once = subprocess.run(
                 [sys.executable, "-m", "clustertop.cli", "once", "-c", str(wanted), "--json", "--timeout", "20"],
-                capture_output=True, text=True, timeout=120, check=False, env=environ)
+                capture_output=True, text=True, timeout=240, check=False, env=environ)
             process = subprocess.Popen(
                 [sys.executable, "-c", RUN, str(folder / "log"), str(SECONDS - 8), "watch", "-c", str(wanted), "--json", "--for",
                  str(SECONDS), "--record", str(folder / "flight.ct"), "--state", str(folder / "state")],
@@ -160,7 +163,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
                 time.sleep(SECONDS - 12)
                 server.close()
                 closed = True
-                out, err = process.communicate(timeout=90)
+                out, err = process.communicate(timeout=240)
             finally:
                 process.kill()
                 watcher.stop()

@@ -16,13 +16,13 @@ from tools import need
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.sshd
+pytestmark = [pytest.mark.sshd, pytest.mark.xdist_group("traffic")]
 STRANGERS = ("10.88.9.9", leaves.SHARED)
 """Nobody's address, and one that two nodes have."""
 
 
 def run(way: str, folder: Path) -> Any:
-    return inside(leaves.SCRIPT, way, str(folder), links=leaves.LINKS, seconds=240)
+    return inside(leaves.SCRIPT, way, str(folder), links=leaves.LINKS, seconds=600)
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,8 @@ from clustertop.wire.ssh.run import PATH, SshRunner
 from configs import write
 from fabric.sim import TWO_LEVELS
 from fabric.sim import running as simulated
-from pdus import free_port, snmpsim
+from pdus import snmpsim
+from ports import free_udp_port
 from sshd import running
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def ratio(live: Session | Core, key: str, column: str) -> tuple[float | None, st
     return shown.view["traffic"].value(column, row), shown.view["traffic"].reason(column, row)
 
 
-async def until(holds: Callable[[], bool], what: Callable[[], object], seconds: float = 40.0) -> None:
+async def until(holds: Callable[[], bool], what: Callable[[], object], seconds: float = 60.0) -> None:
     end = asyncio.get_running_loop().time() + seconds
     while not holds():
         assert asyncio.get_running_loop().time() < end, what()
@@ -108,12 +109,12 @@ def switches(folder: Path, port: int) -> str:
         secret.write_text(f"{leaf}\n")
         secret.chmod(0o600)
         out += (f'[switches.{leaf}]\nhost = "127.0.0.1"\nport = {port}\ncommunity = "file:{secret}"\nuplinks = ["swp49"]\n'
-                "timeout_seconds = 1.0\nretries = 0\n")
+                "timeout_seconds = 10.0\nretries = 0\n")
     return out
 
 
 async def test_counters_of_switches_become_the_share_through_the_spine_and_a_reboot_is_unknown_once(tmp_path: Path) -> None:
-    data, port = recordings(tmp_path / "leaves"), free_port()
+    data, port = recordings(tmp_path / "leaves"), free_udp_port()
     plan = planned(tmp_path, switches(tmp_path, port), 1.0)
     assert [one.name for one in plan.site.devices] == ["leaf1", "leaf2"]
     seen: list[Transition] = []
@@ -132,12 +133,12 @@ async def test_counters_of_switches_become_the_share_through_the_spine_and_a_reb
                 await until(known, lambda: [leaf(name) for name in FLOWS])
                 # The agent counts by its clock, and a reading takes a while of it: on a busy machine more than one.
                 wanted = {"leaf/leaf1": 2 / 8, "leaf/leaf2": 1.0, "fleet": 4 / 10}
-                await until(lambda: shares(live, "uplink_spine_ratio", wanted) == pytest.approx(wanted, rel=0.1),
-                            lambda: shares(live, "uplink_spine_ratio", wanted))
+                await until(lambda: shares(live, "uplink_spine_ratio", wanted) == pytest.approx(wanted, rel=0.1)
+                            and (shown := leaf()) is not None and shown.host_in == pytest.approx(8e6, rel=0.3),
+                            lambda: (shares(live, "uplink_spine_ratio", wanted), leaf()))
                 shown = leaf()
                 assert shown is not None
                 assert [(one.name, one.role_by) for one in shown.uplinks] == [("swp49", "config")]
-                assert shown.host_in == pytest.approx(8e6, rel=0.3)
                 # No socket is read, and there is no second meter: the share is of what is there, and says so.
                 row = live.snapshot.view.traffic.rows["fleet"]  # type: ignore[union-attr]
                 attrs = live.snapshot.view["traffic"].attrs[row]  # type: ignore[union-attr]
@@ -147,7 +148,7 @@ async def test_counters_of_switches_become_the_share_through_the_spine_and_a_reb
             told, ports = [before], set()
             with snmpsim({"": data}, tmp_path / "again", port=port):  # its counters, and its uptime, begin again
                 await until(lambda: states(live) == [LinkState.UP] * 2, lambda: states(live))
-                end = asyncio.get_running_loop().time() + 20
+                end = asyncio.get_running_loop().time() + 60
                 while len(told) < 2 or told[-1][0] is None:
                     assert asyncio.get_running_loop().time() < end, told
                     now = ratio(live, "leaf/leaf1", "uplink_spine_ratio")
@@ -224,7 +225,7 @@ ca_port = 1
                         lambda: [live.core.store.owners.all, live._states, server.log()[-500:]])
             wanted = {"leaf/torA": 0.25, "leaf/torB": 1.0, "fleet": 15 / 30}
             said: list[dict[str, float]] = []
-            for step in range(1, 7):  # until all of it is between two readings: a busy machine is slow to set it
+            for step in range(1, 21):  # until all of it is between two readings: a busy machine is slow to set it
                 sim.set(TOR_A, 1, BASE + 15_000_000 * step, BASE)
                 sim.set(TOR_A, 2, BASE + 5_000_000 * step, BASE)
                 sim.set(TOR_A, 7, BASE, BASE + 5_000_000 * step)

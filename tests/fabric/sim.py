@@ -73,7 +73,7 @@ class Fabric:
             self.tell(f'PerformanceSet "{node}"[{port}] PortCountersExtended.{name}={value}', f"{name} has been set to {value}")
 
     def _wait(self, ready: object, what: str) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not ready():  # type: ignore[operator]
             assert self._process.poll() is None, self._log.read_text("utf-8")
             assert time.monotonic() < deadline, f"{what}: {self._log.read_text('utf-8')[-500:]}"
@@ -108,12 +108,12 @@ def running(net: str, host: str, folder: Path, *, manager: str = "") -> Iterator
                 service = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                            stderr=subprocess.DEVNULL, env={**fabric.environ, "SIM_HOST": manager})
                 fabric._wait(lambda: b"Summary" in subprocess.run(
-                    ["ibqueryerrors"], capture_output=True, timeout=20, check=False, env=fabric.environ).stdout, "subnet")
+                    ["ibqueryerrors"], capture_output=True, timeout=240, check=False, env=fabric.environ).stdout, "subnet")
             else:
-                subprocess.run([*command, "-o"], check=True, timeout=30, capture_output=True, env=fabric.environ)
+                subprocess.run([*command, "-o"], check=True, timeout=240, capture_output=True, env=fabric.environ)
             yield fabric
         finally:
             for one in (service, process):
                 if one is not None:
                     one.terminate()
-                    one.wait(10)
+                    one.wait(60)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -178,20 +177,16 @@ async def test_switches_that_are_left_when_the_time_is_over_are_said() -> None:
 
 
 async def test_a_command_is_stopped_at_its_deadline_and_its_output_kept() -> None:
-    code = "import time; print('begun', flush=True); time.sleep(600)"
-    begun = time.monotonic()
-    output = await run_here([sys.executable, "-c", code], 1.5)
+    async with asyncio.timeout(60):
+        output = await run_here(["sh", "-c", "echo begun; exec sleep 600"], 1.5)
     assert (output.text, output.status, output.why) == ("begun\n", None, "stopped after 1.5 s")
-    assert time.monotonic() - begun < 60
 
 
 async def test_a_command_that_does_not_end_on_term_is_killed_with_its_children() -> None:
-    code = ("import signal, subprocess, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
-            "child = subprocess.Popen(['sleep', '600']); print(child.pid, flush=True); time.sleep(600)")
-    output = await run_here([sys.executable, "-c", code], 1.5)
+    output = await run_here(["sh", "-c", "trap '' TERM; sleep 600 & echo $!; wait"], 1.5)
     assert output.status is None
     child = Path("/proc", output.text.strip(), "stat")
-    for _ in range(200):  # gone, or dead and waiting for init to take note
+    for _ in range(1200):  # gone, or dead and waiting for init to take note
         if not child.exists() or child.read_text("ascii").rpartition(")")[2].split()[0] == "Z":
             return
         await asyncio.sleep(0.05)

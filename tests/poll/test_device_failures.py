@@ -114,15 +114,15 @@ async def test_sensors_of_an_ipmi_bmc_move_in_the_table_and_a_supply_that_fails_
             return [one.value(column, row) for row in range(len(one))]
 
         async with polled(sink, device, first=1):
-            await until(lambda: seen("bmc", "power_watts") == [600.0], 60, what=lambda: sink.events)
+            await until(lambda: seen("bmc", "power_watts") == [600.0], what=lambda: sink.events)
             assert seen("psu", "psu_state") == [0.0, 0.0]
             assert seen("bmc", "redundancy") == [0.0]
             sim.set(0x30, 200)  # 800 W
             sim.set(0x41, 9)  # present, and its input lost
             sim.set(0x42, 2)  # redundancy lost
-            await until(lambda: seen("bmc", "power_watts") == [800.0], 60)
-            await until(lambda: seen("psu", "psu_state") == [0.0, 1.0], 60, what=lambda: seen("psu", "psu_state"))
-            await until(lambda: seen("bmc", "redundancy") == [2.0], 60)
+            await until(lambda: seen("bmc", "power_watts") == [800.0])
+            await until(lambda: seen("psu", "psu_state") == [0.0, 1.0], what=lambda: seen("psu", "psu_state"))
+            await until(lambda: seen("bmc", "redundancy") == [2.0])
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ async def test_a_service_that_stops_is_told_and_leaves_no_figure_behind(
     device, sink = bmc(server), Remember()
     server.order = lambda method, path: reply if path == "/redfish/v1/" else None
     async with polled(sink, device, first=1):
-        await until(lambda: sink.state(1) is state, 20, what=lambda: sink.events)
+        await until(lambda: sink.state(1) is state, what=lambda: sink.events)
         view = stored(sink, device)
     told = next(event for event in sink.events if event.state is state)
     assert words in told.reason
@@ -172,11 +172,11 @@ async def test_all_sessions_taken_is_busy_and_ours_come_when_one_is_free(server:
     server.sessions = {"/redfish/v1/SessionService/Sessions/90": "x", "/redfish/v1/SessionService/Sessions/91": "y"}
     device, sink = bmc(server), Remember()
     async with polled(sink, device, first=1) as running:
-        await until(lambda: sink.state(1) is LinkState.BUSY, 20, what=lambda: sink.events)
+        await until(lambda: sink.state(1) is LinkState.BUSY, what=lambda: sink.events)
         assert len(server.sessions) == 2
         del server.sessions["/redfish/v1/SessionService/Sessions/90"]
         running.request(1, {"do": "retry"})
-        await until(lambda: sink.state(1) is LinkState.UP, 20, what=lambda: sink.events)
+        await until(lambda: sink.state(1) is LinkState.UP, what=lambda: sink.events)
         assert len(server.sessions) == 2
     assert set(server.sessions) == {"/redfish/v1/SessionService/Sessions/91"}
     assert server.most_at_once == 1
@@ -187,7 +187,7 @@ async def test_one_broken_resource_costs_itself_and_is_said(server: RedfishServe
     bad = "/redfish/v1/Chassis/Board/EnvironmentMetrics"
     server.order = lambda method, path: Reply(200, b'{"PowerWatts": {"Reading": 1}') if path == bad else None
     async with polled(sink, device, first=1):
-        await until(lambda: sink.count(1) >= 2, 20, what=lambda: sink.events)
+        await until(lambda: sink.count(1) >= 2, what=lambda: sink.events)
         view = stored(sink, device)
     assert view["bmc"].value("power_watts", 0) == 6120.5
     assert bad in str(view["bmc"].attrs[0]["notes"])
@@ -199,9 +199,9 @@ async def test_a_meter_that_fails_later_is_unknown_and_not_what_it_was(server: R
     del server.tree["/redfish/v1/Chassis/Node"]["PowerSubsystem"]
     device, sink = bmc(server), Remember()
     async with polled(sink, device, first=1):
-        await until(lambda: sink.count(1) >= 1, 20)
+        await until(lambda: sink.count(1) >= 1)
         assert stored(sink, device)["bmc"].value("power_watts", 0) == 6120.5
         server.order = lambda method, path: Reply(500) if path == "/redfish/v1/Chassis/Node/EnvironmentMetrics" else None
-        await until(lambda: stored(sink, device)["bmc"].value("power_watts", 0) is None, 20)
+        await until(lambda: stored(sink, device)["bmc"].value("power_watts", 0) is None)
         table = stored(sink, device)["bmc"]
     assert table.reason("power_watts", 0) == "its meter could not be read"

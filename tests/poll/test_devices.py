@@ -8,7 +8,7 @@ import logging
 import os
 import random
 import socket
-import time
+import threading
 import traceback
 from dataclasses import replace
 from itertools import pairwise
@@ -66,6 +66,13 @@ class Sink(Remember):
         assert decode(raw) == frame, "a recording gives back what was polled"
         assert frame.full
 
+    def count(self, node: int = 0) -> int:
+        """Readings and failures; a word that an answer is still awaited, as a busy machine has them, is neither."""
+        return len(self.told(node))
+
+    def told(self, node: int = 0) -> list[Frame]:
+        return [frame for frame in self.frames.get(node, ()) if all(one.st != "hung" for one in frame.g.values())]
+
     def group(self, name: str, node: int = 0) -> GroupPart:
         return self.frames[node][-1].g[name]
 
@@ -122,14 +129,19 @@ def no_errors(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def test_a_pdu_is_read_again_and_again(agents: Snmpsim) -> None:
-    sink = Sink()
-    async with devices(sink, pdu(agents.agent("apc-rpdu")), first=7):
-        await until(lambda: sink.count(7) >= 3)
+    sink, begun = Sink(), set()
+
+    def look() -> bool:
+        begun.add(polled.links[0]._began)
+        return sink.count(7) >= 3
+
+    async with devices(sink, pdu(agents.agent("apc-rpdu")), first=7) as polled:
+        await until(look)
     assert sink.states(7) == [LinkState.CONNECTING, LinkState.UP, LinkState.CLOSED]
-    frames = sink.frames[7]
-    assert [frame.q for frame in frames] == list(range(1, len(frames) + 1))
+    assert [frame.q for frame in sink.frames[7]] == list(range(1, len(sink.frames[7]) + 1))
+    frames = sink.told(7)
     assert [frame.g["pdu"].n for frame in frames] == list(range(1, len(frames) + 1))
-    assert all(after.g["pdu"].t - before.g["pdu"].t >= FAST for before, after in pairwise(frames))
+    assert all(after - before >= FAST for before, after in pairwise(sorted(begun)))
     group = frames[-1].g["pdu"]
     assert (group.st, group.e, group.iv) == ("ok", "", FAST)
     assert group.ms > 0
@@ -190,7 +202,7 @@ async def test_an_agent_that_dies_and_comes_back(tmp_path: Path) -> None:
     sink = Sink()
     with snmpsim({"": OURS}, tmp_path / "one") as first:
         port = first.port
-        device = pdu(first.agent("apc-rpdu", timeout=0.3, retries=0))
+        device = pdu(first.agent("apc-rpdu", timeout=3, retries=0))
         polled = devices(sink, device)
         await polled.__aenter__()
         await until(lambda: sink.count() >= 2)
@@ -288,6 +300,27 @@ async def test_a_wrong_password_is_told_once_and_not_tried_again_until_asked(
         assert secret not in sink.everything() + caplog.text
 
 
+async def test_a_retry_that_comes_while_it_is_asked_holds_for_what_comes_of_that(server: RedfishServer) -> None:
+    sink = Sink()
+    reached = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def late(method: str, path: str) -> None:
+        if method == "POST":
+            loop.call_soon_threadsafe(reached.set)
+            let_go.wait(60)
+
+    let_go = threading.Event()
+    server.order = late
+    async with devices(sink, bmc(server, "env:CT_TEST_WRONG")) as polled:
+        await reached.wait()
+        polled.request(0, {"do": "retry"})
+        let_go.set()
+        await until(lambda: server.count("POST") == 2)
+        await until(lambda: sink.count() == 2)
+    assert sink.states() == [LinkState.CONNECTING, LinkState.AUTH_FAILED, LinkState.CLOSED]
+
+
 async def test_a_slow_bmc_skips_polls_and_queues_none(server: RedfishServer, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = False
     server.order = lambda method, path: Reply(503, wait=1.5) if slow and path.endswith("EnvironmentMetrics") else None
@@ -312,8 +345,6 @@ async def test_letting_go_while_it_is_asked_leaves_no_session(server: RedfishSer
     server.order = lambda method, path: Reply(200, b"{}", wait=0.8) if path.endswith("EnvironmentMetrics") else None
     async with devices(sink, bmc(server)):
         await until(lambda: server.sessions)
-        began = time.monotonic()
-    assert time.monotonic() - began < 6
     assert server.sessions == {}
     assert sink.state() is LinkState.CLOSED
 
@@ -322,11 +353,11 @@ async def test_letting_go_of_a_bmc_that_says_nothing_is_bounded() -> None:
     """It takes the connection and never answers: neither the handshake nor the end may be waited for in vain."""
     sink = Sink()
     with socket.create_server(("127.0.0.1", 0)) as mute:
+        mute.setblocking(False)
         target = RedfishTarget(f"https://127.0.0.1:{mute.getsockname()[1]}", USER, Secret.from_spec("env:CT_TEST_BMC"))
-        async with devices(sink, Device("b", "bmc", target, "b", interval_seconds=0.1)):
-            await asyncio.sleep(0.3)
-            began = time.monotonic()
-        assert time.monotonic() - began < 13
+        async with asyncio.timeout(60), devices(sink, Device("b", "bmc", target, "b", interval_seconds=0.1)):
+            connection, _ = await asyncio.get_running_loop().sock_accept(mute)
+        connection.close()
     assert sink.state() is LinkState.CLOSED
     assert sink.count() == 0
 
@@ -346,8 +377,8 @@ async def test_a_bmc_over_ipmi_and_no_child_is_left(tmp_path: Path) -> None:
         target = IpmiTarget("127.0.0.1", SIM_USER, Secret.from_spec("env:CT_TEST_SIM"), running.port, cipher="3")
         sink = Sink()
         async with devices(sink, Device("b", "bmc", target, "gpu001-bmc", interval_seconds=0.1)):
-            await until(lambda: sink.count() >= 2, 30, what=lambda: sink.events)
-            await until(lambda: any("ipmitool" in line for line in children()), 20)
+            await until(lambda: sink.count() >= 2, what=lambda: sink.events)
+            await until(lambda: any("ipmitool" in line for line in children()))
         assert not any("ipmitool" in line for line in children())
         store = Store([NodeInfo("b")])
         frame = next(frame for frame in reversed(sink.frames[0]) if frame.g["bmc"].tb)
@@ -409,13 +440,15 @@ async def test_what_cannot_be_read_says_so(device: Device, words: str) -> None:
 async def test_now_is_never_sooner_than_the_interval(server: RedfishServer) -> None:
     sink = Sink()
     async with devices(sink, bmc(server), least=0.5) as polled:
-        await until(lambda: sink.count() >= 1)
-        for _ in range(20):
+        begun: set[float] = set()
+
+        def look() -> bool:
             polled.request(0, {"do": "now"})
-            await asyncio.sleep(0.05)
-        times = sorted({frame.g["bmc"].t for frame in sink.frames[0]})
-    assert 2 <= len(times) <= 4
-    assert all(after - before >= 0.49 for before, after in pairwise(times))
+            begun.add(polled.links[0]._began)
+            return sink.count() >= 3
+
+        await until(look)
+    assert all(after - before >= 0.5 for before, after in pairwise(sorted(begun)))
 
 
 class Scripted(Reader):

@@ -9,13 +9,14 @@ import resource
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from clustertop.clock import SystemClock
 from clustertop.model import LinkState, NodeInfo, Request
 from clustertop.poll.fleet import LOCAL_HOST, DescriptorLimitError, Fleet, raise_descriptor_limit
+from clustertop.wire.ssh import Dialer, SshTransport
 from clustertop.wire.transport import PollSettings
 from fleets import STANDIN_BODY, Remember, until
 from sshd import keygen, running
@@ -56,7 +57,7 @@ async def test_down_and_mute_nodes_hold_up_nobody(tmp_path: Path) -> None:
             await until(
                 lambda: all(sink.count(number) for number in range(10, 15)), what=lambda: sink.events
             )
-            await until(lambda: all(sink.state(number) is LinkState.UNREACHABLE for number in range(10)), 20)
+            await until(lambda: all(sink.state(number) is LinkState.UNREACHABLE for number in range(10)))
             assert sink.last(0).stage == "banner"
 
 
@@ -78,10 +79,24 @@ async def test_refused_login_is_not_tried_again_until_asked(tmp_path: Path) -> N
 
 
 @sshd_test
-async def test_many_targets_through_one_jump_host_stay_within_its_limits(tmp_path: Path) -> None:
-    # Ten at once, as sshd's default begins to refuse; it learns of a login that is over a little late.
-    with running(tmp_path / "jump", "MaxStartups 10:100:10") as jump, running(
-        tmp_path / "target", "MaxStartups 10:100:10"
+async def test_many_targets_through_one_jump_host_stay_within_its_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    under_way, most, login = 0, 0, Dialer._login
+
+    async def counted(self: Dialer, *args: Any) -> Any:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        try:
+            return await login(self, *args)
+        finally:
+            under_way -= 1
+
+    monkeypatch.setattr(Dialer, "_login", counted)
+    # It learns of a login that is over a little late, on a busy machine more than that: so not just what it may have.
+    with running(tmp_path / "jump", "MaxStartups 20:100:20") as jump, running(
+        tmp_path / "target", "MaxStartups 20:100:20"
     ) as target:
         config = tmp_path / "config"
         config.write_text(
@@ -95,9 +110,10 @@ async def test_many_targets_through_one_jump_host_stay_within_its_limits(tmp_pat
         sink = Remember()
         settings = target.settings(ssh_config=str(config), interval_seconds=1.0)
         async with Fleet(nodes, settings, sink, SystemClock(), body=STANDIN_BODY):
-            await until(lambda: all(sink.count(node) for node in range(30)), 30, what=lambda: sink.events[-5:])
+            await until(lambda: all(sink.count(node) for node in range(30)), 240, what=lambda: sink.events[-5:])
             assert {event.state for event in sink.events} == {LinkState.CONNECTING, LinkState.UP}
             assert len(jump.sessions()) == 1
+        assert most <= settings.handshakes_per_host == 5, most
 
 
 @sshd_test
@@ -120,8 +136,18 @@ async def test_busy_server_is_busy_three_times_then_unreachable(tmp_path: Path) 
 
 
 @sshd_test
-async def test_letting_go_is_quick_even_of_a_frozen_node(tmp_path: Path) -> None:
+async def test_frozen_nodes_are_let_go_of_all_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import signal
+
+    marks: list[str] = []
+    close = SshTransport.close
+
+    async def marked(self: SshTransport) -> None:
+        marks.append("begin")
+        try:
+            await close(self)
+        finally:
+            marks.append("end")
 
     with running(tmp_path, "MaxStartups 100") as server:
         sink = Remember()
@@ -131,13 +157,14 @@ async def test_letting_go_is_quick_even_of_a_frozen_node(tmp_path: Path) -> None
             frozen = server.session_processes()
             for pid in frozen:
                 os.kill(pid, signal.SIGSTOP)
-            loop = asyncio.get_running_loop()
-            begun = loop.time()
-            await fleet.close()
-            took = loop.time() - begun
-            for pid in frozen:
-                os.kill(pid, signal.SIGCONT)
-            assert took < 2.2
+            monkeypatch.setattr(SshTransport, "close", marked)
+            try:
+                async with asyncio.timeout(60):  # they say nothing for ever
+                    await fleet.close()
+            finally:
+                for pid in frozen:
+                    os.kill(pid, signal.SIGCONT)
+            assert marks[:8] == ["begin"] * 8, "not one after the other"
         assert [task for task in asyncio.all_tasks() if task.get_name().startswith("node ")] == []
 
 

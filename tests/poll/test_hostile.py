@@ -258,9 +258,9 @@ async def test_hundred_disconnects_leave_nothing_behind(tmp_path: Path) -> None:
     async with servers(tmp_path, short, good) as (nodes, settings):
         sink = Remember()
         async with Fleet(nodes, settings, sink, SystemClock()):
-            await until(lambda: sink.count(0) >= 5, 20)
+            await until(lambda: sink.count(0) >= 5)
             fds, tasks = descriptors(), len(asyncio.all_tasks())
-            await until(lambda: sink.count(0) >= 105, 40)
+            await until(lambda: sink.count(0) >= 105)
             assert sink.states(1) == [LinkState.CONNECTING, LinkState.UP]
             await until(lambda: descriptors() <= fds + 4 and len(asyncio.all_tasks()) <= tasks + 8)
 

@@ -24,8 +24,9 @@ from fabric.sim import TWO_LEVELS
 from fabric.sim import running as fabric_running
 from fleets import Remember, until
 from netns import inside
+from ports import free_port
 from snmp_fake import Fake, fake, table
-from sshd import free_port, running
+from sshd import running
 
 if TYPE_CHECKING:
     from collections.abc import Callable

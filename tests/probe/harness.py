@@ -124,7 +124,7 @@ class Run:
     def request(self, **body: Any) -> None:
         self.send(bundle.request_line(body))
 
-    def line(self, seconds: float = 10.0) -> bytes:
+    def line(self, seconds: float = 60.0) -> bytes:
         """Return the next line; empty at the end of the output."""
         assert self.process.stdout is not None
         until = time.monotonic() + seconds
@@ -146,7 +146,7 @@ class Run:
             if words in line:
                 return line
 
-    def next(self, seconds: float = 10.0) -> Frame:
+    def next(self, seconds: float = 60.0) -> Frame:
         """Return the next frame, applied to ``values``."""
         while True:
             line = self.line(seconds)
@@ -162,7 +162,7 @@ class Run:
         self.sizes.append(len(line) + 1)
         return frame
 
-    def until(self, holds: Callable[[Values], bool], seconds: float = 10.0) -> Values:
+    def until(self, holds: Callable[[Values], bool], seconds: float = 60.0) -> Values:
         """Read frames until *holds* of the values."""
         end = time.monotonic() + seconds
         while True:
@@ -177,20 +177,20 @@ class Run:
             return ""
         return self.process.stderr.read().decode(errors="replace")
 
-    def wait(self, seconds: float = 5.0) -> int:
+    def wait(self, seconds: float = 60.0) -> int:
         """Drain the output and return the exit status."""
         end = time.monotonic() + seconds
         while self.process.poll() is None and time.monotonic() < end:
             assert self.process.stdout is not None
             if select.select([self.process.stdout], [], [], 0.05)[0]:
                 os.read(self.process.stdout.fileno(), 65536)
-        return self.process.wait(timeout=0.1)
+        return self.process.wait(timeout=240)
 
     def close(self) -> None:
         """End the process, whatever state it is in."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
-        self.process.wait(5)
+        self.process.wait(60)
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             if stream is not None:
                 with contextlib.suppress(BrokenPipeError):

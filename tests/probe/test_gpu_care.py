@@ -253,7 +253,7 @@ def test_G6_a_slow_start_is_waited_for_and_stretches_the_interval(  # noqa: N802
 ) -> None:
     scenario.add("all persistence 0", "init_ms 700")
     run = watch(per_poll=True, every={"gpu": 0.2, "rdma": 0.2, "host": 0.2, "pcie": 5})
-    values = run.until(lambda values: reading(values) >= 2, 20)
+    values = run.until(lambda values: reading(values) >= 2)
     assert values.frame is not None
     assert "hung" not in {frame.g["gpu"].st for frame in run.frames}
     part = values.frame.g["gpu"]

@@ -277,7 +277,7 @@ def test_a_call_that_hangs_is_named_and_the_other_groups_go_on(
     run.until(lambda values: "gpu" in values.rows)
     line = f"hang {call}" if "Count" in call else f"1 hang {call}"
     scenario.add(line)
-    values = run.until(lambda values: values.frame is not None and values.frame.g["gpu"].st == "hung", 20)
+    values = run.until(lambda values: values.frame is not None and values.frame.g["gpu"].st == "hung")
     assert values.frame is not None
     name = call.removesuffix("_v2")
     assert values.frame.g["gpu"].w == (f"{name}()" if "Count" in call else f"{name}(GPU 1)")
@@ -301,7 +301,7 @@ def test_nvml_that_does_not_start_says_why_and_is_tried_again(
     assert "gpu" not in values.rows
     if again:  # ten seconds later
         scenario.write("count 4")
-        values = run.until(lambda values: "gpu" in values.rows, 20)
+        values = run.until(lambda values: "gpu" in values.rows)
         assert power(values, 3) == 512000
 
 

@@ -131,7 +131,7 @@ def test_ends_when_nobody_reads(start: Callable[..., Run], node: trees.NodeTree)
     run.next()
     assert run.process.stdout is not None
     run.process.stdout.close()
-    assert run.process.wait(5) == 0
+    assert run.process.wait(60) == 0
     assert run.stderr() == ""
 
 
@@ -163,13 +163,13 @@ def test_ends_when_its_parent_goes_away(node: trees.NodeTree, tmp_path: Path) ->
         assert parent.stdin is not None
         parent.stdin.write(b"\n")
         parent.stdin.close()
-        parent.wait(5)
+        parent.wait(60)
         wait_for(lambda: _gone(child))
     finally:
         os.close(write)
         if parent.poll() is None:
             parent.kill()
-            parent.wait(5)
+            parent.wait(60)
 
 
 def test_slow_reader_costs_ticks_not_memory(start: Callable[..., Run], node: trees.NodeTree) -> None:
@@ -206,7 +206,7 @@ def _full(run: Run) -> bool:
     return False
 
 
-def wait_for(holds: Callable[[], bool], seconds: float = 10.0) -> None:
+def wait_for(holds: Callable[[], bool], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, "never came true"
@@ -252,7 +252,7 @@ def test_command_imports_nothing_heavy(node: trees.NodeTree) -> None:
         "print(*heavy, file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-SIc", f"import sys; sys.path.insert(0, {_src()!r})\n{script}"],
-                          capture_output=True, text=True, timeout=20, check=True)  # fmt: skip
+                          capture_output=True, text=True, timeout=240, check=True)  # fmt: skip
     assert done.stderr.split() == []
 
 

@@ -59,12 +59,12 @@ values = run.values
 out.update(fact=values.facts["net"], attrs=values.attrs["link"], columns=values.columns["link"],
            drops=values.cell("link", "p0", "e:rx_queue_2_drops"), lo=values.cell("link", "lo", "e:rx_queue_2_drops"))
 if how == "sent":
-    began = time.monotonic()
+    before = run.frames[-1].g["net"].n
     subprocess.run(["ip", "addr", "add", "10.77.3.1/24", "dev", "p1"], check=True)
     subprocess.run(["ip", "link", "set", "mv0", "master", "br0"], check=True)
     run.until(lambda values: "10.77.3.1/24" in values.attrs["link"]["p1"].get("addresses", [])
               and "mv0" in values.attrs["link"]["br0"].get("members", []))
-    out["seconds"] = time.monotonic() - began
+    out["readings"] = run.frames[-1].g["net"].n - before
 status = open("/proc/%d/status" % run.process.pid).read()
 out["peak"] = int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) * 1024
 run.close()
@@ -111,7 +111,7 @@ def test_netlink_by_the_second_bundle(version: str) -> None:
     assert not any(one["phys"] for one in attrs.values())
     assert got["drops"] == 0
     assert got["lo"] is None
-    assert got["seconds"] < 10
+    assert got["readings"] < 100, "of the 300 in a minute"
     assert got["peak"] < 30e6
 
 
@@ -297,7 +297,7 @@ def test_the_whole_of_pyroute2_is_not_what_is_sent() -> None:
     code = ("import base64,json,sys,zlib\nfor name, text in json.loads(zlib.decompress(base64.b64decode(sys.stdin.read())))"
             ":\n    compile(text, name, 'exec')\nprint('compiled')")
     done = subprocess.run([interpreter("3.9"), "-c", code], input=str(request["data"]), capture_output=True, text=True,
-                          timeout=60, check=False)
+                          timeout=240, check=False)
     assert done.stdout.strip() == "compiled", done.stderr
 
 

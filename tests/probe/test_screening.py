@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,6 +32,12 @@ def tree(tmp_path: Path) -> trees.NodeTree:
     return made
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a thread that has its answer may take a while to tell it."""
+    monkeypatch.setattr(screening, "NAME_SECONDS", 60.0)
+
+
 def found(screen: Screen) -> tuple[dict[str, Any], dict[str, Any]]:
     """The row's cells by column, and its attributes."""
     table = screen.read(0.0).tables["screen"]
@@ -49,7 +56,7 @@ class TestOwnName:
         cells, attrs = found(made(tree, asked.append))
         assert asked == [b"gpu007"]
         assert (cells["dns"], attrs) == ("ok", {"host": "gpu007"})
-        assert 0 <= cells["dns_seconds"] < 1
+        assert 0 <= cells["dns_seconds"] < 60
 
     @pytest.mark.parametrize(("error", "name", "words"), [
         (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "EAI_NONAME", "Name or service not known"),
@@ -76,7 +83,7 @@ class TestOwnName:
 
         def resolve(host: bytes) -> None:
             asked.append(host)
-            assert let_go.wait(20)
+            assert let_go.wait(60)
 
         screen = made(tree, resolve)
         first, attrs = found(screen)
@@ -89,15 +96,17 @@ class TestOwnName:
         assert again["dns_seconds"] > first["dns_seconds"]
         assert len(asked) == 1
         let_go.set()
+        monkeypatch.setattr(screening, "NAME_SECONDS", 60.0)
         late, _ = found(screen)
         assert late["dns"] == "ok", "what came late is the next answer"
         assert late["dns_seconds"] >= again["dns_seconds"]
         found(screen)
         assert len(asked) == 2
 
-    def test_the_same_time_again_is_no_news(self, tree: trees.NodeTree) -> None:
-        times = iter((0.012, 0.031))
-        screen = made(tree, lambda host: time.sleep(next(times)))
+    def test_nearly_the_same_time_again_is_no_news(self, tree: trees.NodeTree, monkeypatch: pytest.MonkeyPatch) -> None:
+        times = iter((100.0, 100.012, 200.0, 200.031))
+        monkeypatch.setattr(screening, "time", SimpleNamespace(monotonic=lambda: next(times)))
+        screen = made(tree)
         assert found(screen)[0] == found(screen)[0]
 
     def test_another_machines_name_is_not_looked_up_here(self, tree: trees.NodeTree) -> None:
@@ -154,13 +163,13 @@ class TestInTheProbe:
     def test_no_frame_waits_for_it(self, tree: trees.NodeTree, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(screening, "NAME_SECONDS", 20.0)
         let_go = threading.Event()
-        monkeypatch.setattr(runner, "Screen", lambda tree: Screen(tree, lambda host: let_go.wait(20)))
+        monkeypatch.setattr(runner, "Screen", lambda tree: Screen(tree, lambda host: let_go.wait(60)))
         args = {"root": str(tree.root), "groups": ["host", "screen"], "every": {"host": 0.1, "screen": 0.1}}
         runners = {name: runner.Runner(name, args, time.monotonic(), 0.1, 0.0, lambda: None) for name in args["groups"]}
         try:
             for one in runners.values():
                 one.thread.start()
-            until = time.monotonic() + 15
+            until = time.monotonic() + 60
             while not (runners["host"]._n >= 3 and runners["screen"]._started):
                 assert time.monotonic() < until
                 time.sleep(0.01)
@@ -175,14 +184,14 @@ class TestInTheProbe:
             let_go.set()
             for one in runners.values():
                 one.end()
-                one.thread.join(5)
+                one.thread.join(60)
 
     def test_one_frame_has_it_even_where_there_is_no_answer(
         self, tree: trees.NodeTree, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(screening, "NAME_SECONDS", 0.2)
         let_go = threading.Event()
-        monkeypatch.setattr(runner, "Screen", lambda tree: Screen(tree, lambda host: let_go.wait(20)))
+        monkeypatch.setattr(runner, "Screen", lambda tree: Screen(tree, lambda host: let_go.wait(60)))
         frame = json.loads(loop.Probe({"root": str(tree.root), "groups": ["host", "screen"]}).once())
         let_go.set()
         said = frame["g"]["screen"]["tb"]["screen"]

@@ -97,7 +97,7 @@ def test_g4_a_process_that_really_sleeps_in_the_kernel(node: trees.NodeTree, tmp
         assert time.monotonic() - began >= stuck.STILL_SECONDS
     finally:
         os.killpg(process.pid, 9)
-        process.wait(5)
+        process.wait(60)
         process.stdout.close()
 
 
@@ -118,7 +118,7 @@ def test_g4_nvml_is_not_started_beside_one_that_hangs(
     assert not (tmp_path / "scenario.calls").exists(), "NVML was never started"
     assert (tmp_path / "scenario").exists()
     sleeper.wake()
-    run.until(lambda values: "gpu" in values.rows, 20.0)
+    run.until(lambda values: "gpu" in values.rows)
     own = Path(f"/proc/{run.process.pid}")
     assert (own / "comm").read_text() == "clustertop\n"
     names = [(task / "comm").read_text().strip() for task in (own / "task").iterdir()]

@@ -242,7 +242,7 @@ class TestStops:
             "print('the session goes on')\n")
         done = subprocess.run(
             [sys.executable, "-c", script, str(path), str(Path(__file__).parents[1])], capture_output=True, text=True,
-            timeout=60, check=False)
+            timeout=240, check=False)
         assert done.stdout.splitlines() == [
             f"ended: recording stopped: {path} cannot be written: File too large True", "the session goes on"]
         assert done.returncode == 0, done.stderr

@@ -108,7 +108,7 @@ async def test_a_hung_nvidia_smi_is_said_and_holds_up_nothing(command: tuple[str
     async with Wired(command, tree.root) as node:
         node.talk.request({"do": "every", "group": "gpu", "seconds": 0.2})
         await until(lambda: (tmp_path / "pids").exists() and (tmp_path / "pids").read_text().endswith("\n"))
-        await until(lambda: node.state("gpu")[0] == "hung", 15)
+        await until(lambda: node.state("gpu")[0] == "hung")
         assert node.state("gpu")[1] == "nvidia-smi"
         readings = node.readings("rdma")
         await node.read("rdma", "pcie", "host", times=readings + 2)
@@ -151,7 +151,7 @@ async def test_one_lost_gpu_costs_only_itself(command: tuple[str, ...], tmp_path
         assert node.state("gpu")[0] == "ok"
         assert "GPU is lost" in node.state("gpu")[1]
         stand_in(tree.root / "usr/bin", ANSWERS)
-        await until(lambda: node.view()["gpu"].value("presence", 1) == 0, 20)
+        await until(lambda: node.view()["gpu"].value("presence", 1) == 0)
 
 
 async def test_failures_and_recovery(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ async def test_g4_where_an_nvidia_smi_hangs_already_no_second_one_is_started(com
         assert [alert.rule for alert in node.core.snapshot.alerts] == ["probe_hung"]
         await node.read("rdma", "host", "pcie", times=node.readings("rdma") + 1)
         Sleeper(tree, 4242, age=312).wake()
-        await until(lambda: node.state("gpu")[0] == "ok", 20)
+        await until(lambda: node.state("gpu")[0] == "ok")
         assert node.view()["gpu"].value("utilization_ratio", 0) == 0.97
 
 

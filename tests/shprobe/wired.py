@@ -85,7 +85,7 @@ class Wired:
         self._readers = [asyncio.ensure_future(self._read(self.process.stdout, self.talk.feed)),
                          asyncio.ensure_future(self._read(self.process.stderr, self.talk.ending.add_stderr))]
         self.talk.begin(self.process.stdin.write)
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             await self.talk.ready
         return self
 
@@ -93,7 +93,7 @@ class Wired:
         self.talk.stop()
         assert self.process.stdin is not None
         self.process.stdin.close()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await self.process.wait()
             for reader in self._readers:
                 await reader
@@ -135,7 +135,7 @@ class Wired:
 
     async def read(self, *groups: str, times: int = 1) -> None:
         """Wait until each of *groups* has been read, and a frame with it has come."""
-        await until(lambda: all(self.readings(group) >= times for group in groups), 20, lambda: (self.noises, self.talk.ending.stderr))
+        await until(lambda: all(self.readings(group) >= times for group in groups), what=lambda: (self.noises, self.talk.ending.stderr))
         seen = self.frames
         await until(lambda: self.frames > seen)
 

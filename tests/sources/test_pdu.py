@@ -176,7 +176,7 @@ async def test_a_device_with_no_end_is_cut_and_says_so() -> None:
 async def test_many_are_read_side_by_side_and_a_dead_one_delays_none(agents: Snmpsim) -> None:
     async with fake(lambda _: []) as dead:
         good = [Pdu(agents.agent(name)) for name in ("eaton-g3", "sentry4", "raritan-px2", "panduit") * 4]
-        lost = Pdu(dead.agent(timeout=3, retries=0))
+        lost = Pdu(dead.agent(timeout=600, retries=0))
         waiting = asyncio.ensure_future(lost.read())
         readings = await asyncio.gather(*(pdu.read() for pdu in good))
         assert not waiting.done()

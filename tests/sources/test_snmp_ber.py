@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from pysnmp.proto.api import v1, v2c
 
 from clustertop.sources.snmp_ber import END, plain, request
 from clustertop.sources.snmp_message import Community, Key, codec
+from work import lines
 
 NAME = (1, 3, 6, 1, 2, 1, 31, 1, 1, 1, 6)
 
@@ -52,9 +52,9 @@ def test_a_number_as_long_as_a_datagram_costs_nothing() -> None:
     pdu = cell(2, b"\x01") + cell(2, b"\x00") + cell(2, b"\x00") + cell(0x30, row)
     data = cell(0x30, cell(2, b"\x01") + cell(4, b"public") + cell(0xA2, pdu))
     assert len(data) < 65_507, "it fits a datagram"
-    begun = time.process_time()
-    assert plain(data) is None
-    assert time.process_time() - begun < 0.1
+    found: list[Any] = [data]
+    lines(lambda: found.append(plain(data)), most=2_000)
+    assert found[-1] is None
 
 
 OIDS = st.lists(st.integers(0, 2**32 - 1), max_size=20).map(lambda tail: (1, 3, *tail)) | st.sampled_from([(0, 0), (2, 999, 3), (1, 39)])

@@ -180,6 +180,6 @@ def test_a_file_that_is_too_large_is_refused(config: Path, monkeypatch: pytest.M
 def test_help_does_without_numpy_and_what_draws() -> None:
     code = ("import sys\nfrom clustertop import cli\ntry:\n    cli.main(['topology', '--help'])\nexcept SystemExit:\n    pass\n"
             "print([name for name in ('numpy', 'textual', 'msgspec', 'asyncssh', 'yaml') if name in sys.modules], file=sys.stderr)")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=True)
     assert "topology" in done.stdout
     assert done.stderr.strip() == "[]"

@@ -1,6 +1,6 @@
 """The console in a process of its own, for tests that end it the hard way: ``python console_child.py [FAULT]``.
 
-The fault comes at SIGUSR1.
+The fault comes at SIGUSR1; with ``stuck`` the console never ends when it is told to.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import signal
 import sys
 
 from clustertop.tui import app as console
+from clustertop.tui import terminal
 from clustertop.tui.widgets.heatmap import HeatMap
 from tui.fleet import FleetSource
 
@@ -26,11 +27,14 @@ async def main(fault: str) -> int:
     def broken(self: object, y: int) -> None:
         raise RuntimeError("a fault in drawing")
 
+    if fault == "stuck":
+        console.ConsoleApp.exit = lambda *_: None  # type: ignore[method-assign,assignment]
+        terminal.GRACE_SECONDS = 0.3
     told = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, told.set)
 
     async def watch() -> None:
-        if not fault:
+        if not fault or fault == "stuck":
             return
         await told.wait()
         if fault == "render":

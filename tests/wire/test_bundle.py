@@ -46,7 +46,7 @@ async def run(
     nonce = bundle.new_nonce()
     process.stdin.write(bundle.launcher(nonce, candidates or (sys.executable,)))
     out = b""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while b"ready" not in out and b"nopython" not in out and (line := await process.stdout.readline()):
             out += line
         if b"ready" in out:
@@ -103,7 +103,7 @@ async def test_nothing_is_written_and_environment_is_not_listened_to(tmp_path: P
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(bundle.launcher("0" * 16, (sys.executable,)))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await process.stdout.readline() == b"\n"
         assert b"ready" in await process.stdout.readline()
         process.stdin.write(bundle.bundle(bundle.probe_args(SETTINGS, "0" * 16), STANDIN_BODY))
@@ -174,7 +174,7 @@ async def test_probe_ends_with_its_parent(tmp_path: Path) -> None:
         "asyncio.run(main())\n"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, str(script))
-    await asyncio.wait_for(process.wait(), 20)
+    await asyncio.wait_for(process.wait(), 60)
     await until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
     pid = int((tmp_path / "pid").read_text())
     await until(lambda: not Path(f"/proc/{pid}/cmdline").exists() or not Path(f"/proc/{pid}/cmdline").read_bytes())

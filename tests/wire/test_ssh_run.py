@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,8 @@ import pytest
 from clustertop.model import LinkState, NodeInfo
 from clustertop.wire.ssh import Dialer
 from clustertop.wire.ssh.run import PATH, SshRunner
-from sshd import Sshd, free_port, running
+from ports import free_port
+from sshd import Sshd, running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -135,10 +135,8 @@ async def test_a_lost_connection_is_said_and_the_next_command_makes_a_new_one(ru
 async def test_a_host_that_cannot_be_reached_is_a_sentence(server: Sshd) -> None:
     dialer = Dialer(server.settings())
     runner = SshRunner(NodeInfo("away", "127.0.0.1", port=free_port()), dialer)
-    begun = time.monotonic()
     ran = await runner.run(["true"], 20)
     await dialer.close()
     assert "Connection refused" in ran.why
     assert runner.failure is not None
     assert (runner.failure.state, runner.failure.stage) == (LinkState.UNREACHABLE, "tcp")
-    assert time.monotonic() - begun < 20

@@ -177,6 +177,8 @@ class DeviceLink:
                 await self._wake.wait()
         if self._wake.is_set():
             self._wake.clear()
+            if self._reader is not None:
+                self._reader.retry()  # who asked while it was being read did not know yet how that would end
             await asyncio.sleep(max(0.0, self._began + self._interval - self._now()))
 
     # -- telling -------------------------------------------------------------------------------------------------

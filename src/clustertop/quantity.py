@@ -38,6 +38,8 @@ def quantity(value: float | None, unit: str) -> str:
             return f"{value:.0f} °C"
         case "W":
             return scaled(value, "W") if value >= 10_000 else f"{value:.0f} W"
+        case "A/s":
+            return f"{round(value, 4) + 0.0:g} A/s"  # an amp in an hour shows; no zero has a sign
         case "s":
             return duration(value)
         case "B":

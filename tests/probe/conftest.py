@@ -26,8 +26,8 @@ def start() -> Iterator[Callable[..., Run]]:
     """Start probes; all are ended with the test."""
     runs: list[Run] = []
 
-    def begin(python: str = sys.executable, env: dict[str, str] | None = None, **args: Any) -> Run:
-        runs.append(Run(python, args, env))
+    def begin(python: str = sys.executable, env: dict[str, str] | None = None, body: bytes | None = None, **args: Any) -> Run:
+        runs.append(Run(python, args, env, body=body))
         return runs[-1]
 
     yield begin

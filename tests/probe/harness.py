@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import select
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,11 +98,26 @@ class Values:
         return self.now[table].get(index)
 
 
+def sooner(**seconds: float) -> bytes:
+    """The bundle's body with other constants: a probe that waits less, where how long it waits is not what is tested.
+
+    Args:
+        seconds: ``gpu__RESTART_SECONDS``: the module of the probe, and its constant.
+    """
+    modules = dict(json.loads(zlib.decompress(bundle.probe_body()))["modules"])
+    for name, value in seconds.items():
+        module, _, constant = name.partition("__")
+        where = f"{bundle.PACKAGE}.{module}"
+        modules[where], count = re.subn(rf"^{constant} = .*$", f"{constant} = {value}", modules[where], flags=re.MULTILINE)
+        assert count == 1, name
+    return bundle.pack(modules.items())
+
+
 class Run:
     """A probe started through launcher and bundle, by the shell, as on a node."""
 
     def __init__(self, python: str, args: Mapping[str, Any], env: Mapping[str, str] | None = None,
-                 shell: Sequence[str] = ("/bin/sh",)) -> None:
+                 shell: Sequence[str] = ("/bin/sh",), body: bytes | None = None) -> None:
         self.process = subprocess.Popen(
             list(shell),
             stdin=subprocess.PIPE,
@@ -115,7 +133,7 @@ class Run:
         self.send(bundle.launcher(NONCE, [python]))
         self.ready = self._await_line(b" ready ")
         self.launched = time.monotonic()
-        self.send(bundle.bundle({"nonce": NONCE, "every": FAST, **args}))
+        self.send(bundle.bundle({"nonce": NONCE, "every": FAST, **args}, body))
 
     def send(self, data: bytes) -> None:
         assert self.process.stdin is not None

@@ -11,6 +11,7 @@ import trees
 from clustertop.probe import gpu_fields as gpu
 from clustertop.probe import xid
 from nvml_lib import Scenario
+from probe.harness import sooner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -176,7 +177,7 @@ def test_nvml_does_not_start(watch: Callable[..., Run], scenario: Scenario, code
 def test_driver_unloaded_under_the_probe_and_loaded_again(
     watch: Callable[..., Run], scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = watch()
+    run = watch(body=sooner(gpu__RESTART_SECONDS=1.0, gpu__RELIST_SECONDS=1.0))
     run.until(lambda values: "gpu" in values.rows)
     scenario.add("gone 1", "init 9")
     values = run.until(lambda values: values.frame is not None and values.frame.g["gpu"].st == "error")

@@ -20,7 +20,7 @@ from clustertop.probe.frames import Err
 from clustertop.probe.gpu import Gpus
 from nodes import Fleet
 from nvml_lib import SOURCE, VARIABLE, Scenario
-from probe.harness import interpreter
+from probe.harness import interpreter, sooner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -273,7 +273,7 @@ def power(values: Values, index: int) -> object:
 def test_a_call_that_hangs_is_named_and_the_other_groups_go_on(
     call: str, watch: Callable[..., Run], scenario: Scenario
 ) -> None:
-    run = watch(deadlines={"gpu": 0.5})
+    run = watch(deadlines={"gpu": 0.5}, body=sooner(gpu__RESTART_SECONDS=1.0, gpu__RELIST_SECONDS=1.0))
     run.until(lambda values: "gpu" in values.rows)
     line = f"hang {call}" if "Count" in call else f"1 hang {call}"
     scenario.add(line)
@@ -294,12 +294,12 @@ def test_nvml_that_does_not_start_says_why_and_is_tried_again(
     code: int, words: str, again: bool, watch: Callable[..., Run], scenario: Scenario
 ) -> None:
     scenario.add(f"init {code}")
-    run = watch()
+    run = watch(body=sooner(gpu__RESTART_SECONDS=1.0, gpu__RELIST_SECONDS=1.0))
     values = run.until(lambda values: values.frame is not None and values.frame.g["gpu"].st == "error")
     assert values.frame is not None
     assert values.frame.g["gpu"].e == words
     assert "gpu" not in values.rows
-    if again:  # ten seconds later
+    if again:  # a while later
         scenario.write("count 4")
         values = run.until(lambda values: "gpu" in values.rows)
         assert power(values, 3) == 512000

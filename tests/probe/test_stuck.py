@@ -14,7 +14,7 @@ import trees
 from clustertop.probe import stuck
 from clustertop.probe.files import Call, Tree
 from nvml_lib import Scenario
-from probe.harness import interpreter
+from probe.harness import interpreter, sooner
 from sleepers import UPTIME, Sleeper
 from tools import need
 
@@ -108,7 +108,8 @@ def test_g4_nvml_is_not_started_beside_one_that_hangs(
 ) -> None:
     scenario = Scenario(tmp_path / "scenario", "count 2", "count_calls 1")
     sleeper = Sleeper(node, 4242, age=312).fall_asleep()
-    run = start(interpreter(version), env=scenario.env(), nvml=str(library), root=str(node.root))
+    run = start(interpreter(version), env=scenario.env(), nvml=str(library), root=str(node.root),
+                body=sooner(gpu__RESTART_SECONDS=1.0))
     values = run.until(lambda values: values.frame is not None and values.frame.g["gpu"].st == "hung")
     assert values.frame is not None
     assert values.frame.g["gpu"].w == "nvidia-smi hangs in the kernel on the node (pid 4242, started 312 s ago)"

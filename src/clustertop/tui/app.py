@@ -9,9 +9,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.text import Text
 from textual.containers import Vertical
 from textual.reactive import reactive
 from textual.widgets import ContentSwitcher, Input
+from textual.worker import WorkerFailed
 
 from clustertop.model import Request, Severity
 from clustertop.tui import terminal, theme
@@ -412,6 +414,15 @@ class ConsoleApp(Handling):
     def on_rack_matrix_opened(self, event: RackMatrix.Opened) -> None:
         """A rack was opened by the mouse."""
         self.action_open()
+
+    def _fatal_error(self) -> None:
+        """Say where it went wrong, without the values of variables, which Textual's own shows.
+
+        Of a fleet they take many seconds to write, hide what matters, and may be nobody's business.
+        """
+        self.bell()
+        error = self._exception
+        self.panic(Text(terminal.last_words(error.error if isinstance(error, WorkerFailed) else error)))
 
     def on_resize(self) -> None:
         """Another size: the pane in front is laid out again."""

@@ -11,7 +11,10 @@ import signal
 import sys
 import termios
 import threading
+import traceback
 from typing import TYPE_CHECKING
+
+from clustertop.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +32,15 @@ _MODES_OFF = (
     + "\x1b[?25h\x1b[0m"
 )
 _ALTERNATE_OFF = "\x1b[?1049l"
+ENDED = "The console ended by a fault of its own, above; nodes and devices are untouched. Please report these lines."
 GRACE_SECONDS = 1.8
 """After a signal, what is left for closing connections before the process ends all the same."""
+
+
+def last_words(error: BaseException | None) -> str:
+    """What is left on the terminal where the console ended by a fault of its own: the trace, as plain lines."""
+    trace = "" if error is None else "".join(traceback.format_exception(error))
+    return "\n".join([*(clean(line) for line in trace.splitlines()), "", ENDED])
 
 
 class Guard:

@@ -42,8 +42,8 @@ def main(count: int, peers: int, jobs: int, profile: bool) -> None:
     each = count // jobs if jobs else 0
     rig.run(**{f"j{number}": [f"n{node:04d}" for node in range(number * each, (number + 1) * each)]
                for number in range(jobs)})
-    places = rig.traffic._places()
-    rig.traffic._places = lambda: places
+    places = rig.traffic._ends._places()
+    rig.traffic._ends._places = lambda: places
     rows = slice(0, table.rows)
     columns = [table.spec.index[name] for name in (
         "transmit_bytes_per_second", "receive_bytes_per_second", "rtt_seconds", "rtt_variation_seconds")]

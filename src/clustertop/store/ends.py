@@ -46,7 +46,7 @@ class Ends:
         """[rows joined] the peers' addresses."""
         self.others: Mask | None = None
         """[rows joined] those that stand for another peer since; None: none does."""
-        self._joined, self._listed = float("-inf"), -1
+        self._joined, self._asked, self._listed = float("-inf"), float("-inf"), -1
         self._place = self._found = self._alone = _NOWHERE
         """Who has the address of each row, and rows whose peer, a node, has no row of theirs."""
         self._doubted: Mask = np.empty(0, np.bool_)
@@ -67,8 +67,12 @@ class Ends:
         if peers.rows > LARGE and now - self._joined < JOIN_SECONDS:
             return False
         places, others = self._places(), self.others
-        if places is self._place and others is None and len(self.keys) == peers.rows and not self._doubt(peers, read):
-            return False
+        if places is self._place and others is None and len(self.keys) == peers.rows:
+            if peers.rows > LARGE and now - self._asked < JOIN_SECONDS:
+                return False
+            self._asked = now
+            if not self._doubt(peers, read):
+                return False
         self._joined, self._place, count = now, places, self._count
         found = np.full(peers.rows, count, np.intp)
         places = places[: peers.rows]
@@ -100,11 +104,10 @@ class Ends:
         rows = self._alone[~self._doubted[self._alone]]
         if not len(rows):
             return False
-        there, silent = self._found[rows], read().copy()
-        for node in np.unique(there).tolist():
-            # One that adds up its least peers may have it all the same.
-            silent[node] &= (node, OTHERS) not in peers.index
-        open_now = (peers.columns.col("sockets")[rows] > 0) & peers.present[rows]
-        known = silent[there] & open_now
-        self._doubted[rows[known]] = True
-        return bool(known.any())
+        rows = rows[(peers.columns.col("sockets")[rows] > 0) & peers.present[rows] & read()[self._found[rows]]]
+        there = self._found[rows]
+        # One that adds up its least peers may have it all the same.
+        adds_up = [node for node in np.unique(there).tolist() if (node, OTHERS) in peers.index]
+        rows = rows[~np.isin(there, adds_up)]
+        self._doubted[rows] = True
+        return bool(len(rows))

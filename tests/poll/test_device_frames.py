@@ -153,6 +153,8 @@ def test_alarms_are_counted_and_shown() -> None:
     assert table.value("alarms", 0) == 1
     assert table.attrs[0]["alarms"] == "Leak 1: leak detected"
     assert table.value("alarm_level", 0) == 2
+    silent = replace(reading, alarms=(Alarm("a", "Leak 1", "", ""),))
+    assert view(stored("bmc", bmc_part(silent, 99.0)), "bmc").attrs[0]["alarms"] == "Leak 1"
 
 
 def test_a_leak_is_raised_and_over_once_each_detector_was_read() -> None:

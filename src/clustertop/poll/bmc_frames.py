@@ -43,7 +43,7 @@ def _bmc(reading: BmcReading) -> TablePart:
         "vendor": word(reading.vendor), "model": word(reading.model), "watts_source": word(reading.watts_source),
         "over": reading.source, "notes": sentence(reading.notes),
     }
-    alarms = [f"{one.name}: {one.message}" for one in reading.alarms]
+    alarms = [one.words for one in reading.alarms]
     if alarms:
         attrs["alarms"] = sentence(alarms)
     words = [one.words for one in reading.redundancy if one.words]
@@ -69,7 +69,7 @@ def _alarm_level(reading: BmcReading) -> Cell:
     if reading.source != "redfish":
         return None
     if reading.alarms:
-        return max(2.0 if one.severity == "critical" else 1.0 for one in reading.alarms)
+        return float(max(one.level for one in reading.alarms))
     return 0.0 if reading.alarms_told else None
 
 

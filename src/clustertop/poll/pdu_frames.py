@@ -24,8 +24,6 @@ _RAW_NUMBERS = 4
 """Raw integers shown of a device without a profile."""
 _CIRCUIT_KINDS = {"mains": "inlet", "branch": "branch", "outlet": "outlet", "group": "group"}
 _TRIPPED = frozenset({"tripped", "open", "off"})
-_SEVERITY = {"ok": 1, "warning": 1, "critical": 2}
-"""Of an alarm that is raised."""
 _HEALTH = {"ok": "ok", "warning": "warning", "critical": "critical"}
 
 
@@ -67,8 +65,8 @@ def circuits_part(reading: BmcReading, at: float) -> GroupPart:
     kept: list[dict[str, Cell]] = []
     note = sentence(reading.notes)
     for unit, raised in _alarms(reading).items():
-        worst = max((_SEVERITY.get(one.severity, 1) for one in raised), default=0)
-        said = sentence([": ".join(filter(None, (one.name, one.message))) for one in raised])
+        worst = max((one.level for one in raised), default=0)
+        said = sentence([one.words for one in raised])
         attrs = _row("pdu", "alarms", unit, "", note)
         rows.append(Row(f"alarms/{unit or '1'}", {**attrs, "state": said} if said else attrs))
         kept.append({"state": state(("ok", "warning", "critical")[worst], STATES)})

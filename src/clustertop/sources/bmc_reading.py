@@ -238,6 +238,16 @@ class Alarm:
     severity: str
     message: str
 
+    @property
+    def level(self) -> int:
+        """1, or 2 where the device calls it critical: raised is raised, whatever it is called."""
+        return 2 if self.severity == "critical" else 1
+
+    @property
+    def words(self) -> str:
+        """Its name, and what it says where it says something."""
+        return ": ".join(filter(None, (self.name, self.message)))
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
